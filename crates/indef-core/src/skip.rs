@@ -54,6 +54,10 @@ reasons! {
     Shared = "shared";
     /// Sharing may not be given up either: a power cut could mix the files that share.
     KeepsSharing = "keeps-sharing";
+    /// Shared with a file that cannot be found, opened or changed: it would keep the old blocks.
+    HoldersUnreachable = "holders-unreachable";
+    /// Files that share it have only parts of it in common: one would keep the old blocks, or get more fragments.
+    HoldersDiffer = "holders-differ";
     /// Compressed extents that cannot be merged further.
     Compressed = "compressed";
     /// Allocated but never written: reads of it reach no device.

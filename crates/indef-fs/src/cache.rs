@@ -56,15 +56,20 @@ impl CacheRecord {
     /// Look at `range`, grown outward to whole pages. Reads nothing in.
     #[must_use]
     pub fn of(target: &Target, range: FileRange) -> Self {
+        Self::of_file(&target.file, target.noatime, range)
+    }
+
+    /// The same for a file of which `noatime` tells whether reads leave its access time alone.
+    pub(crate) fn of_file(file: &File, noatime: bool, range: FileRange) -> Self {
         let range = range.align_outward(page());
         let pages = range.len.div_ceil(page());
-        let counted = cached_pages(&target.file, range);
+        let counted = cached_pages(file, range);
         let found = match counted {
             Some(0) => CachedPages::Nothing,
             Some(count) if count >= pages => CachedPages::Everything,
             // Mapping a file touches its access time, unless O_NOATIME was granted.
-            _ if !target.noatime => CachedPages::Everything,
-            _ => match resident_pages(&target.file, range.start.get(), range.len.get() as usize) {
+            _ if !noatime => CachedPages::Everything,
+            _ => match resident_pages(file, range.start.get(), range.len.get() as usize) {
                 Ok(pages) if pages.iter().any(|cached| *cached) => CachedPages::Pages(pages),
                 Ok(_) => CachedPages::Nothing,
                 Err(_) => CachedPages::Everything,

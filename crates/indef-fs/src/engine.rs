@@ -4,7 +4,7 @@ use indef_core::SkipReason;
 
 use crate::{
     EngineKind, EngineOptions, Filesystem, Refusal, Relocator,
-    btrfs::BtrfsDefragRange,
+    btrfs::{BtrfsDefragRange, BtrfsShareRange},
     ext4::Ext4MoveExtent,
     f2fs::{F2fsDefragment, F2fsOffload},
     xfs,
@@ -35,6 +35,7 @@ pub fn relocator(
         EngineKind::XfsSwapExtents => xfs::swap_extents(fs, options),
         EngineKind::F2fsOffload => Ok(Box::new(F2fsOffload::new(fs, options)?)),
         EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),
+        EngineKind::BtrfsShareRange => Ok(Box::new(BtrfsShareRange::new(fs, options)?)),
         EngineKind::BtrfsDefragRange => Ok(Box::new(BtrfsDefragRange::new(fs, options))),
     }
 }

@@ -74,7 +74,7 @@ impl Filesystem {
                 EngineKind::XfsDedupeRange,
                 EngineKind::XfsSwapExtents,
             ],
-            FsKind::Btrfs => vec![EngineKind::BtrfsDefragRange],
+            FsKind::Btrfs => vec![EngineKind::BtrfsShareRange, EngineKind::BtrfsDefragRange],
             // The kernel mounts it like this on zoned devices, and has an offload only there.
             FsKind::F2fs if self.has_mount_option("mode=lfs") => {
                 vec![EngineKind::F2fsOffload, EngineKind::F2fsDefragment]

@@ -74,6 +74,8 @@ pub enum EngineKind {
     XfsDedupeRange,
     /// XFS: we copy, the kernel exchanges whole files.
     XfsSwapExtents,
+    /// Btrfs: we copy, the kernel compares and lets all files that share a range have the blocks of the copy.
+    BtrfsShareRange,
     /// Btrfs: the kernel rewrites ranges.
     BtrfsDefragRange,
     /// F2FS on a zoned device, with a patched kernel: the device copies.
@@ -84,12 +86,13 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// Every engine there is.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ext4MoveExtent,
         Self::XfsCommitRange,
         Self::XfsOffload,
         Self::XfsDedupeRange,
         Self::XfsSwapExtents,
+        Self::BtrfsShareRange,
         Self::BtrfsDefragRange,
         Self::F2fsOffload,
         Self::F2fsDefragment,
@@ -104,6 +107,7 @@ impl EngineKind {
             Self::XfsOffload => "xfs-offload",
             Self::XfsDedupeRange => "xfs-dedupe-range",
             Self::XfsSwapExtents => "xfs-swap-extents",
+            Self::BtrfsShareRange => "btrfs-share-range",
             Self::BtrfsDefragRange => "btrfs-defrag-range",
             Self::F2fsOffload => "f2fs-offload",
             Self::F2fsDefragment => "f2fs-defragment",
@@ -120,10 +124,17 @@ impl EngineKind {
             | Self::XfsCommitRange
             | Self::XfsDedupeRange
             | Self::XfsSwapExtents
+            | Self::BtrfsShareRange
             | Self::BtrfsDefragRange
             | Self::F2fsOffload
             | Self::F2fsDefragment => None,
         }
+    }
+
+    /// Whether it moves ranges that are shared with reflinks and snapshots, together with these.
+    #[must_use]
+    pub const fn keeps_sharing(self) -> bool {
+        matches!(self, Self::BtrfsShareRange)
     }
 
     /// Whether it places moved data in the device's rows as it lies in those of the file, where the
@@ -137,6 +148,7 @@ impl EngineKind {
             | Self::XfsSwapExtents => true,
             // The kernel chooses the place of all of these, or the device's zone does.
             Self::XfsOffload
+            | Self::BtrfsShareRange
             | Self::BtrfsDefragRange
             | Self::F2fsOffload
             | Self::F2fsDefragment => false,
@@ -153,6 +165,7 @@ impl EngineKind {
             | Self::XfsCommitRange
             | Self::XfsDedupeRange
             | Self::XfsSwapExtents
+            | Self::BtrfsShareRange
             | Self::BtrfsDefragRange
             | Self::F2fsOffload
             | Self::F2fsDefragment => 1,

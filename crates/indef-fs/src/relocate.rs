@@ -139,6 +139,10 @@ pub struct Moved {
     pub host_written: Bytes,
     /// Bytes copied inside the device.
     pub offloaded: Bytes,
+    /// Other files that share the moved blocks, as before.
+    pub holders: u64,
+    /// Bytes that another file does not share any more.
+    pub unshared: Bytes,
     /// The longest time for which the file's locks were held in one go.
     pub locked: Nanos,
     /// Bytes moved under these locks.
@@ -176,6 +180,8 @@ impl AddAssign for Moved {
         self.host_read += more.host_read;
         self.host_written += more.host_written;
         self.offloaded += more.offloaded;
+        self.holders = self.holders.max(more.holders);
+        self.unshared += more.unshared;
         self.note_lock_and(more.locked, more.locked_bytes, more.overhead);
         self.further_stalls += more.further_stalls;
         self.uncommitted = self.uncommitted.max(more.uncommitted);

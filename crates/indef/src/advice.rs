@@ -47,10 +47,16 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::NoGain => "no better place was found for it",
         SkipReason::NoTimeLost => "its fragments cost no time, as measured or modelled",
         SkipReason::Shared => {
-            "shared with a reflink or snapshot; --allow-unshare would give the sharing up"
+            "shared with a reflink or snapshot (on Btrfs, root can move all of them together); --allow-unshare would give the sharing up"
         }
         SkipReason::KeepsSharing => {
             "shared, and here sharing cannot be given up safely: a power cut could mix the files"
+        }
+        SkipReason::HoldersUnreachable => {
+            "shared with files that could not all be found or changed (one is immutable or being deleted, or they are too many)"
+        }
+        SkipReason::HoldersDiffer => {
+            "shared in parts: a reflink or snapshot would keep the old blocks, or get more fragments"
         }
         SkipReason::Compressed => "compressed extents, which this file system cannot merge further",
         SkipReason::Unwritten => "allocated but never written; reading it costs nothing",

@@ -75,6 +75,12 @@ pub(crate) struct RunFile {
     /// Unreachable bytes of the extents that it let go.
     #[serde(default)]
     pub(crate) bytes_reclaimed: u64,
+    /// Other files that share the moved bytes, as before.
+    #[serde(default)]
+    pub(crate) holders: u64,
+    /// Bytes that another file does not share any more.
+    #[serde(default)]
+    pub(crate) bytes_unshared: u64,
 }
 
 /// Moved, skipped or failed.

@@ -4,6 +4,8 @@
 #[path = "conformance/harness.rs"]
 #[allow(dead_code)]
 mod harness;
+#[path = "btrfs/share.rs"]
+mod share;
 #[path = "conformance/state.rs"]
 #[allow(dead_code)]
 mod state;

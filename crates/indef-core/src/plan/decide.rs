@@ -156,7 +156,9 @@ fn decision(options: &PlanOptions, scan: &Scan, ideal: &Fragmentation, heat: u64
             false => SkipReason::Contiguous,
         });
     }
-    if scan.flags.contains(ExtentFlags::SHARED) && !options.allow_unshare {
+    // Compressed data is not copied as it is.
+    let keeps_sharing = options.keeps_sharing && !scan.flags.contains(ExtentFlags::ENCODED);
+    if scan.flags.contains(ExtentFlags::SHARED) && !options.allow_unshare && !keeps_sharing {
         return skip(SkipReason::Shared);
     }
     if heat == 0 {

@@ -125,6 +125,8 @@ pub struct PlanOptions {
     pub reclaim_ratio: Option<f64>,
     /// Whether sharing with reflinks and snapshots may be given up.
     pub allow_unshare: bool,
+    /// Whether the engine moves shared ranges together with all files that share them.
+    pub keeps_sharing: bool,
 }
 
 impl Default for PlanOptions {
@@ -144,6 +146,7 @@ impl Default for PlanOptions {
             target_gain_pct: None,
             reclaim_ratio: None,
             allow_unshare: false,
+            keeps_sharing: false,
         }
     }
 }

@@ -54,6 +54,8 @@ fn result(inode: u64, reason: Option<Reason>) -> FileResult {
         bytes_host_written: Bytes::ZERO,
         bytes_offloaded: Bytes::ZERO,
         bytes_reclaimed: Bytes::ZERO,
+        holders: 0,
+        bytes_unshared: Bytes::ZERO,
     }
 }
 

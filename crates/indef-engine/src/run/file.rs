@@ -101,6 +101,8 @@ impl OpenFile {
             bytes_host_written: moved.host_written,
             bytes_offloaded: moved.offloaded,
             bytes_reclaimed: reclaimed,
+            holders: moved.holders,
+            bytes_unshared: moved.unshared,
         }
     }
 

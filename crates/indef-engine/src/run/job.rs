@@ -88,6 +88,8 @@ impl FileJob {
             bytes_host_written: Bytes::ZERO,
             bytes_offloaded: Bytes::ZERO,
             bytes_reclaimed: Bytes::ZERO,
+            holders: 0,
+            bytes_unshared: Bytes::ZERO,
         }
     }
 }

@@ -125,6 +125,10 @@ pub struct FileResult {
     pub bytes_offloaded: Bytes,
     /// Where space was to be given back: unreachable bytes of the extents that the file let go.
     pub bytes_reclaimed: Bytes,
+    /// Other files that share the moved bytes, as before.
+    pub holders: u64,
+    /// Bytes that another file does not share any more.
+    pub bytes_unshared: Bytes,
 }
 
 impl FileResult {

@@ -1,12 +1,12 @@
-//! Btrfs: the kernel rewrites ranges of a file (`BTRFS_IOC_DEFRAG_RANGE`; fs/btrfs/defrag.c, v6.1
-//! and v6.18).
+//! Btrfs: [`share`] moves ranges together with their snapshots and reflinks; for all others the kernel
+//! rewrites ranges of a file (`BTRFS_IOC_DEFRAG_RANGE`; fs/btrfs/defrag.c, v6.1 and v6.18).
 //!
 //! The ioctl takes the inode lock for 256 KiB at a time, reads these into the page cache and marks
 //! them dirty; writeback then gives them new blocks and, once the data is on the device, puts these
 //! into the tree, in the transaction that frees the old ones. So contents are safe at every moment,
 //! and a write of an application in between wins, as with any cached page.
 //!
-//! This engine adds:
+//! The engine `btrfs-defrag-range` adds:
 //!
 //! - **Exactly the range.** The kernel leaves out extents that it thinks not worth it: those of
 //!   256 KiB and more by default, and the last one before a hole. A threshold of 4 GiB, and from
@@ -43,6 +43,7 @@ mod inodes;
 mod pieces;
 mod reader;
 mod relocation;
+mod share;
 mod space;
 
 use indef_core::SkipReason;
@@ -53,6 +54,7 @@ use crate::{
 pub(crate) use held::partly_reached;
 pub(crate) use inodes::{Chunk, TreeInodes};
 use relocation::BtrfsRelocation;
+pub(crate) use share::BtrfsShareRange;
 
 /// The engine `btrfs-defrag-range`.
 #[derive(Debug)]

@@ -151,8 +151,7 @@ impl Heat {
         &self,
         path: &Path,
         id: &TargetId,
-        (size, block_size): (Bytes, Bytes),
-        layout: &Layout,
+        ((size, block_size), layout, keeps_sharing): ((Bytes, Bytes), &Layout, bool),
         geometries: &Geometries,
     ) -> FileHeat {
         let Some(accesses) = self.accesses.of(id) else {
@@ -173,7 +172,11 @@ impl Heat {
             layout,
             accesses: Some(accesses),
         };
-        for chunk in plan_file(&geometries.options(&self.options, id.dev), &facts) {
+        let mut options = geometries.options(&self.options, id.dev);
+        if keeps_sharing {
+            options.to_mut().keeps_sharing = true;
+        }
+        for chunk in plan_file(&options, &facts) {
             let requests = chunk.reads.saturating_mul(chunk.dolf);
             heat.read.requests = heat.read.requests.saturating_add(requests);
             if chunk.gain <= 0.0 {

@@ -269,8 +269,8 @@ pub(crate) struct HowArgs {
     pub(crate) dry_run: bool,
 
     /// The engine: auto, or one of ext4-move-extent, xfs-commit-range,
-    /// xfs-offload, xfs-dedupe-range, xfs-swap-extents, btrfs-defrag-range,
-    /// f2fs-offload, f2fs-defragment [default: auto]
+    /// xfs-offload, xfs-dedupe-range, xfs-swap-extents, btrfs-share-range,
+    /// btrfs-defrag-range, f2fs-offload, f2fs-defragment [default: auto]
     #[arg(long, value_name = "NAME", value_parser = engine)]
     engine: Option<EngineChoice>,
 

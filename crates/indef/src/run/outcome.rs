@@ -33,6 +33,8 @@ pub(crate) fn run_file(file: &FileResult) -> RunFile {
         bytes_host_written: file.bytes_host_written.get(),
         bytes_offloaded: file.bytes_offloaded.get(),
         bytes_reclaimed: file.bytes_reclaimed.get(),
+        holders: file.holders,
+        bytes_unshared: file.bytes_unshared.get(),
     }
 }
 
@@ -52,6 +54,8 @@ pub(super) fn untouched_file(plan: &FilePlan, reason: SkipReason) -> RunFile {
         bytes_host_written: 0,
         bytes_offloaded: 0,
         bytes_reclaimed: 0,
+        holders: 0,
+        bytes_unshared: 0,
     }
 }
 

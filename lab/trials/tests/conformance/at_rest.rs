@@ -183,6 +183,15 @@ pub(crate) fn reflinked(kind: EngineKind) {
         .set_len(2 << 20)
         .unwrap();
     let states = [&path, &copy, &partly].map(|path| State::of(path));
+    if kind.keeps_sharing() {
+        bench.must_relocate(&path, Policy::Whole);
+        bench.must_relocate(&partly, Policy::Whole);
+        let states = states.map(|state| state.check());
+        let [file, copied, partly] = [0, 1, 2].map(|index| &states[index]);
+        assert!(file.fragments <= 4 && partly.fragments <= 4, "{partly:?}");
+        assert_eq!(file.layout, copied.layout);
+        return finish(bench, &states);
+    }
     match bench.relocate(&path, Policy::Whole) {
         Err(Refusal::Skip(SkipReason::Shared | SkipReason::Contiguous)) => {}
         other => panic!("a shared file: {other:?}"),

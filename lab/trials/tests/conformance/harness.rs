@@ -90,7 +90,9 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
                 None => builder,
             }
         }
-        EngineKind::BtrfsDefragRange => ScratchFs::builder("btrfs", size),
+        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => {
+            ScratchFs::builder("btrfs", size)
+        }
         EngineKind::F2fsDefragment => ScratchFs::builder("f2fs", size),
         EngineKind::F2fsOffload => {
             let builder = ScratchFs::builder("f2fs", size);
@@ -139,7 +141,7 @@ impl Bench {
     pub(crate) fn new(kind: EngineKind) -> Option<Self> {
         // A small Btrfs has so little room for metadata that writers wait for seconds.
         let size = match kind {
-            EngineKind::BtrfsDefragRange => Bytes::gib(4),
+            EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => Bytes::gib(4),
             _ => Bytes::mib(640),
         };
         Self::on(kind, builder(kind, size).build())
@@ -204,6 +206,7 @@ impl Bench {
         let options = PlanOptions {
             policy,
             allow_unshare: self.allow_unshare,
+            keeps_sharing: self.kind.keeps_sharing(),
             ..PlanOptions::default()
         };
         let facts = FileFacts {
@@ -263,9 +266,7 @@ impl Bench {
                 Step::Working(moved) => (moved, false),
                 Step::Done(moved) => (moved, true),
             };
-            done.moved.relocated += moved.relocated;
-            done.moved.host_read += moved.host_read;
-            done.moved.host_written += moved.host_written;
+            done.moved += moved;
             if finished {
                 break;
             }

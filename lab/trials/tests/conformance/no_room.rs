@@ -91,7 +91,7 @@ pub(crate) fn quota(kind: EngineKind) {
     const OWNER: u32 = 12_345;
     let needed = match kind {
         EngineKind::Ext4MoveExtent => "setquota",
-        EngineKind::BtrfsDefragRange => "btrfs",
+        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => "btrfs",
         _ => "xfs_quota",
     };
     if !require_program(needed) {
@@ -99,7 +99,7 @@ pub(crate) fn quota(kind: EngineKind) {
     }
     let kernel_file = match kind {
         EngineKind::Ext4MoveExtent => "/proc/sys/fs/quota",
-        EngineKind::BtrfsDefragRange => "/proc/self",
+        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => "/proc/self",
         _ => "/proc/fs/xfs/xqmstat",
     };
     if !Path::new(kernel_file).exists() {
@@ -110,7 +110,9 @@ pub(crate) fn quota(kind: EngineKind) {
         EngineKind::Ext4MoveExtent => builder(kind, Bytes::mib(640))
             .mkfs_args(["-O", "quota", "-E", "quotatype=usrquota"])
             .mount_options("usrquota"),
-        EngineKind::BtrfsDefragRange => builder(kind, Bytes::mib(640)),
+        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => {
+            builder(kind, Bytes::mib(640))
+        }
         _ => builder(kind, Bytes::mib(640)).mount_options("uquota"),
     };
     let made = match made.build() {
@@ -125,7 +127,11 @@ pub(crate) fn quota(kind: EngineKind) {
         return;
     };
     let root = bench.fs.path().to_str().unwrap().to_owned();
-    let directory = if kind == EngineKind::BtrfsDefragRange {
+    let is_btrfs = matches!(
+        kind,
+        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange
+    );
+    let directory = if is_btrfs {
         let subvolume = format!("{root}/sub");
         run("btrfs", &["quota", "enable", &root]);
         run("btrfs", &["subvolume", "create", &subvolume]);
@@ -142,7 +148,7 @@ pub(crate) fn quota(kind: EngineKind) {
         EngineKind::Ext4MoveExtent => {
             run("setquota", &["-u", &owner, "8400", "8400", "0", "0", &root]);
         }
-        EngineKind::BtrfsDefragRange => {
+        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => {
             run("btrfs", &["quota", "rescan", "-w", &root]);
             run("btrfs", &["qgroup", "limit", "8600K", &directory]);
         }

@@ -103,6 +103,8 @@ impl PlanHeader {
             target_gain_pct: self.target_gain_pct,
             reclaim_ratio: self.reclaim_ratio,
             allow_unshare: self.allow_unshare,
+            // Decided for each file, by its engine.
+            keeps_sharing: false,
         };
         options.check()?;
         Ok(options)

@@ -1,0 +1,368 @@
+//! Finds the files that hold the extents of a window, and opens them.
+//!
+//! Files are opened by their handles, not by paths: so the holders in all subvolumes are reached, whether these are
+//! mounted or not, and none is mistaken for another one, since a handle has the generation of its inode. The mount is
+//! that of the target, which is writable.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io,
+};
+
+use indef_core::{
+    SkipReason,
+    layout::{Extent, ExtentFlags, Layout},
+};
+use linux_abi::{
+    btrfs::{ExtentPart, ExtentParts, Holders, PartState, Reference},
+    fiemap::Mapper,
+    handle::{self, FileHandle},
+};
+use rustix::{
+    fs::{OFlags, Statx, StatxAttributes, StatxFlags},
+    io::Errno,
+};
+use units::{Bytes, FileOffset, FileRange, PhysOffset};
+
+use super::{claims::Claim, select::FileParts};
+use crate::{
+    Refusal, Target, map,
+    root::{is_regular, look_at, reopen},
+};
+
+/// Holders of a window beside the target: the layout of each is kept.
+const MOST_HOLDERS: usize = 256;
+/// A holder is read between its first and its last reference to a window. Longer ranges are not looked at.
+const LONGEST_HULL: u64 = 1 << 30;
+/// Nor such with more parts.
+const MOST_PARTS: usize = 64 << 10;
+
+/// A file that holds extents of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HolderId {
+    subvolume: u64,
+    inode: u64,
+}
+
+/// A holder that was found.
+#[derive(Debug)]
+pub(super) struct Holder {
+    handle: FileHandle,
+    pub(super) has: FileParts,
+}
+
+/// The target and its holders.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) target: FileParts,
+    pub(super) holders: Vec<Holder>,
+    /// Extents that have to stay.
+    pub(super) staying: BTreeMap<u64, SkipReason>,
+}
+
+/// Finds holders; buffers that are used again.
+#[derive(Default)]
+pub(super) struct Finder {
+    holders: Holders,
+    parts: ExtentParts,
+    mapper: Mapper,
+    /// The file system was synced, so that the tree has all extents from before.
+    synced: bool,
+}
+
+impl Finder {
+    /// Whether the file's data may be shared and moved by comparing: with checksums, and not written in place.
+    pub(super) fn is_ordinary(&mut self, target: &Target, subvolume: u64) -> io::Result<bool> {
+        let facts = (self.parts).inode(&target.file, subvolume, target.id.inode)?;
+        Ok(facts.is_some_and(|facts| facts.flags.is_empty()))
+    }
+
+    /// The parts of the target that begin in `range`, up to `most` bytes of them and the one that exceeds these.
+    pub(super) fn parts_of(
+        &mut self,
+        target: &Target,
+        subvolume: u64,
+        range: FileRange,
+        most: Bytes,
+    ) -> Result<Vec<ExtentPart>, Refusal> {
+        let (mut parts, mut bytes) = (Vec::new(), 0);
+        let (start, end) = (range.start.get(), range.end().get());
+        let file = (subvolume, target.id.inode);
+        let visited = self.parts.visit(&target.file, file, start, end, |part| {
+            bytes += part.len;
+            parts.push(part);
+            bytes < most.get()
+        });
+        visited.map_err(|error| refuse(target, error))?;
+        Ok(parts)
+    }
+
+    /// The extents of a range of the copy.
+    pub(super) fn extents_of_copy(
+        &mut self,
+        target: &Target,
+        copy: &File,
+        range: FileRange,
+    ) -> Result<BTreeSet<u64>, Refusal> {
+        let FileHandle::Btrfs {
+            inode, subvolume, ..
+        } = handle::of(copy).map_err(|error| refuse(target, error))?
+        else {
+            return Err(SkipReason::Unsupported.into());
+        };
+        let mut extents = BTreeSet::new();
+        let (start, end) = (range.start.get(), range.end().get());
+        let visited = (self.parts).visit(copy, (subvolume, inode), start, end, |part| {
+            extents.insert(part.extent);
+            true
+        });
+        visited.map_err(|error| refuse(target, error))?;
+        Ok(extents)
+    }
+
+    /// Find everybody who holds an extent of these parts of the target, which lie in `hull`. Extents that are not
+    /// `claim`ed stay.
+    pub(super) fn find(
+        &mut self,
+        target: &Target,
+        subvolume: u64,
+        parts: Vec<ExtentPart>,
+        hull: FileRange,
+        claim: &Claim,
+    ) -> Result<Found, Refusal> {
+        let block = target.block_size;
+        let around = FileRange::between(
+            FileOffset(hull.start.get().saturating_sub(block.get())),
+            FileOffset(hull.end().get().saturating_add(block.get())),
+        );
+        let layout = map(&target.file, &target.path, around, false, &mut self.mapper)?;
+        let own = HolderId {
+            subvolume,
+            inode: target.id.inode,
+        };
+        let mut found = Found {
+            target: FileParts {
+                parts,
+                layout,
+                size: target.size,
+            },
+            ..Found::default()
+        };
+        for part in &found.target.parts {
+            if !claim.has(part.extent) {
+                found.staying.insert(part.extent, SkipReason::Changed);
+            }
+        }
+        let references = self.references(target, own, &mut found)?;
+        if references.len() > MOST_HOLDERS {
+            stay(&mut found, SkipReason::HoldersUnreachable);
+            return Ok(found);
+        }
+        for (id, (first, last)) in references {
+            match self.holder(target, id, first, last) {
+                Ok(holder) => found.holders.extend(holder),
+                Err(Refusal::Skip(reason)) => {
+                    stay(&mut found, reason);
+                    break;
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Everybody but the target who refers to its extents: the first and the last place of each in its file.
+    fn references(
+        &mut self,
+        target: &Target,
+        own: HolderId,
+        found: &mut Found,
+    ) -> Result<BTreeMap<HolderId, (u64, u64)>, Refusal> {
+        let mut references = BTreeMap::new();
+        let own_places: BTreeSet<u64> = (found.target.parts.iter())
+            .map(|part| part.offset)
+            .collect();
+        let extents: BTreeSet<u64> = (found.target.parts.iter())
+            .map(|part| part.extent)
+            .filter(|extent| !found.staying.contains_key(extent))
+            .collect();
+        for extent in extents {
+            let mut elsewhere = false;
+            let mut add = |reference: Reference| {
+                let id = HolderId {
+                    subvolume: reference.subvolume,
+                    inode: reference.inode,
+                };
+                if id == own {
+                    elsewhere |= !own_places.contains(&reference.offset);
+                    return;
+                }
+                let range = references
+                    .entry(id)
+                    .or_insert((reference.offset, reference.offset));
+                range.0 = range.0.min(reference.offset);
+                range.1 = range.1.max(reference.offset);
+            };
+            let mut asked = self
+                .holders
+                .of(&target.file, extent)
+                .map(|all| all.for_each(&mut add));
+            if is(&asked, Errno::NOENT) && !self.synced {
+                // The tree has it after the next commit.
+                self.synced = true;
+                rustix::fs::syncfs(&target.file)
+                    .map_err(|errno| target.error("write the file system back", None, errno))?;
+                asked = self
+                    .holders
+                    .of(&target.file, extent)
+                    .map(|all| all.for_each(&mut add));
+            }
+            let reason = match &asked {
+                Ok(()) if elsewhere => Some(SkipReason::HoldersDiffer),
+                Ok(()) => None,
+                _ if is(&asked, Errno::NOENT) => Some(SkipReason::Changed),
+                _ if is(&asked, Errno::OVERFLOW) || is(&asked, Errno::NOMEM) => {
+                    Some(SkipReason::HoldersUnreachable)
+                }
+                Err(_) => None,
+            };
+            match (reason, asked) {
+                (Some(reason), _) => {
+                    found.staying.insert(extent, reason);
+                }
+                (None, Ok(())) => {}
+                (None, Err(error)) => return Err(refuse(target, error)),
+            }
+        }
+        Ok(references)
+    }
+
+    /// Look at a holder, between its first and its last reference; `None` if it is gone.
+    fn holder(
+        &mut self,
+        target: &Target,
+        id: HolderId,
+        first: u64,
+        last: u64,
+    ) -> Result<Option<Holder>, Refusal> {
+        let facts = match self.parts.inode(&target.file, id.subvolume, id.inode) {
+            Ok(Some(facts)) => facts,
+            Ok(None) => return Ok(None),
+            error if is(&error, Errno::NOENT) => return Ok(None),
+            // A tree of the kernel's own, as while the file system is balanced.
+            Err(_) => return Err(SkipReason::HoldersUnreachable.into()),
+        };
+        let handle = FileHandle::Btrfs {
+            inode: id.inode,
+            subvolume: id.subvolume,
+            // As much of it as a handle has (fs/btrfs/export.c, v6.18).
+            generation: facts.generation as u32,
+        };
+        let Some((file, status)) = open(target, handle)? else {
+            return Ok(None);
+        };
+        if last - first > LONGEST_HULL {
+            return Err(SkipReason::HoldersDiffer.into());
+        }
+        let mut parts = Vec::new();
+        let (file_id, end) = ((id.subvolume, id.inode), last.saturating_add(1));
+        let visited = self.parts.visit(&target.file, file_id, first, end, |part| {
+            parts.push(part);
+            parts.len() <= MOST_PARTS
+        });
+        match visited {
+            Ok(()) => {}
+            error if is(&error, Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(refuse(target, error)),
+        }
+        if parts.len() > MOST_PARTS {
+            return Err(SkipReason::HoldersDiffer.into());
+        }
+        let (Some(start), Some(last)) = (parts.first(), parts.last()) else {
+            // It does not hold anything any more.
+            return Ok(None);
+        };
+        let (start, end) = (start.offset, last.offset + last.len);
+        let block = target.block_size.get();
+        let mut extents: Vec<Extent> = parts.iter().map(extent).collect();
+        // The neighbours tell whether a move cuts.
+        for (start, len) in [
+            (start.saturating_sub(block), block.min(start)),
+            (end, block),
+        ] {
+            let range = FileRange::new(start, len);
+            let edge = map(&file, &target.path, range, false, &mut self.mapper)?;
+            extents.extend(edge.extents());
+        }
+        Ok(Some(Holder {
+            handle,
+            has: FileParts {
+                parts,
+                layout: Layout::new(extents),
+                size: Bytes(status.stx_size),
+            },
+        }))
+    }
+}
+
+impl Holder {
+    /// Open it; `None` if it is gone.
+    pub(super) fn open(&self, target: &Target) -> Result<Option<File>, SkipReason> {
+        Ok(open(target, self.handle)?.map(|(file, _)| file))
+    }
+}
+
+/// Let all extents stay.
+fn stay(found: &mut Found, reason: SkipReason) {
+    for part in &found.target.parts {
+        found.staying.entry(part.extent).or_insert(reason);
+    }
+}
+
+/// Open a file for reading, in order to compare: this changes nothing about it.
+fn open(target: &Target, handle: FileHandle) -> Result<Option<(File, Statx)>, SkipReason> {
+    const FIXED: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
+    let named = match handle::open(&target.file, handle) {
+        Ok(named) => named,
+        Err(error) => {
+            return match Errno::from_io_error(&error) {
+                Some(Errno::STALE | Errno::NOENT) => Ok(None),
+                _ => Err(SkipReason::HoldersUnreachable),
+            };
+        }
+    };
+    let unreachable = |_| SkipReason::HoldersUnreachable;
+    let status = look_at(&named, StatxFlags::BASIC_STATS).map_err(unreachable)?;
+    if !is_regular(&status) || status.stx_attributes.intersects(FIXED) {
+        return Err(SkipReason::HoldersUnreachable);
+    }
+    let file = reopen(&named, OFlags::RDONLY | OFlags::NOATIME).map_err(unreachable)?;
+    Ok(Some((file.into(), status)))
+}
+
+/// A part as a layout has it.
+fn extent(part: &ExtentPart) -> Extent {
+    Extent {
+        file: FileOffset(part.offset),
+        phys: PhysOffset(part.extent + part.into),
+        len: Bytes(part.len),
+        flags: match part.state {
+            PartState::Written => ExtentFlags::empty(),
+            PartState::Encoded => ExtentFlags::ENCODED,
+            PartState::Unwritten => ExtentFlags::UNWRITTEN,
+        },
+    }
+}
+
+fn is<T>(result: &io::Result<T>, errno: Errno) -> bool {
+    let error = result.as_ref().err();
+    error.and_then(Errno::from_io_error) == Some(errno)
+}
+
+fn refuse(target: &Target, error: io::Error) -> Refusal {
+    match Errno::from_io_error(&error) {
+        Some(Errno::PERM) => SkipReason::NotPermitted.into(),
+        _ => target.error("look for the holders", None, error).into(),
+    }
+}

@@ -1,0 +1,161 @@
+//! `btrfs-share-range`: move ranges that are shared with snapshots and reflinks, and keep them shared.
+//!
+//! ```text
+//! look for holders ─▶ copy ─▶ write back ─▶ ( compare and share: holder, holder, …, target )* ─▶ let the copy go
+//! ```
+//!
+//! A window of 16 MiB is copied to a file without a name. Once the copy is on the device, the kernel compares it with
+//! the same bytes of each holder, a unit at a time, and lets the holder have the blocks of the copy if they are equal
+//! (`FIDEDUPERANGE`; `btrfs_remap_file_range`, fs/btrfs/reflink.c, v6.1 and v6.18). It does so under the locks of both
+//! files, waits for writes that are under way, and changes neither times nor contents. That works on read-only
+//! snapshots, too, if the mount is writable.
+//!
+//! # Why nothing is lost
+//!
+//! 1. A file gets other blocks only where these have the same bytes, by a comparison of the kernel under its locks. Data
+//!    that was written meanwhile differs, and stays.
+//! 2. The copy is on the device before anybody refers to it, and the tree changes in a transaction: after a power cut a
+//!    file has its old blocks or the new ones, both whole. What is written to a file later gets blocks of its own,
+//!    since it has copy-on-write: files without are left to the other engine. (Written in place, the old blocks of a
+//!    file that has moved would change in others that after a power cut have not.)
+//! 3. The copy has no name. It is gone when its last descriptor is, also if that is by a kill or a power cut.
+//!
+//! # Why no space is lost
+//!
+//! An extent is freed when nobody refers to any part of it. So all holders of an extent are asked for
+//! (`BTRFS_IOC_LOGICAL_INO_V2`, by root), in all subvolumes, and it moves only if each part of it that anybody has is
+//! in the range that moves; see [`select`]. Of each unit the target comes last: where a holder cannot follow, those
+//! that did get the blocks of the target back. Each unit has extents of its own in the copy, so that a stop leaves none of
+//! which only a part is in use; a kill in the midst of a unit leaves that one, of 2 MiB at most, shared by some. A holder that was written meanwhile has blocks of its own for what was
+//! written, and only that. So beside the blocks of before there are never more than those of two windows, until the
+//! next commit frees what was given up.
+//!
+//! A snapshot or reflink that is made in the moment between the look for holders and the comparison keeps the old
+//! blocks: then space is lost, not data. A window is looked at right before it is copied.
+//!
+//! # What is left to `btrfs-defrag-range`
+//!
+//! Parts of a file that nobody shares move afterwards in the way of that engine, with what is compressed. A file
+//! without shared extents is not taken at all, unless this engine was asked for by name; then it moves those, too.
+
+mod claims;
+mod holders;
+mod relocation;
+mod select;
+mod window;
+
+use indef_core::{SkipReason, layout::ExtentFlags};
+use linux_abi::{
+    fiemap::Mapper,
+    handle::{self, FileHandle},
+};
+use rustix::{
+    io::Errno,
+    thread::{CapabilitySet, capabilities},
+};
+use units::{FileOffset, FileRange};
+
+use self::holders::Finder;
+use crate::{
+    CountedRange, EngineKind, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation,
+    Relocator, Target, map::next_batch,
+};
+
+/// The engine.
+#[derive(Debug)]
+pub(crate) struct BtrfsShareRange {
+    fs: Filesystem,
+    /// It moves ranges that nobody shares in the same way.
+    takes_unshared: bool,
+}
+
+impl BtrfsShareRange {
+    /// # Errors
+    ///
+    /// [`SkipReason::NotPermitted`] without the privilege; [`SkipReason::NoEngine`] where sharing is to be given up,
+    /// and where the mount's options give a copy other properties than data has that may be shared.
+    pub(crate) fn new(fs: &Filesystem, options: &EngineOptions) -> Result<Self, Refusal> {
+        // Compression that cannot be refused, and data without checksums.
+        let is_forced = fs.mount.as_ref().is_some_and(|mount| {
+            (mount.options.iter()).any(|option| option.starts_with("compress-force"))
+        });
+        let is_plain = ["nodatasum", "nodatacow"]
+            .iter()
+            .any(|option| fs.has_mount_option(option));
+        if options.allow_unshare || is_forced || is_plain {
+            return Err(SkipReason::NoEngine.into());
+        }
+        let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH;
+        match capabilities(None) {
+            Ok(sets) if sets.effective.contains(needed) => Ok(Self {
+                fs: fs.clone(),
+                takes_unshared: options.by_name,
+            }),
+            _ => Err(SkipReason::NotPermitted.into()),
+        }
+    }
+}
+
+impl Relocator for BtrfsShareRange {
+    fn name(&self) -> &'static str {
+        EngineKind::BtrfsShareRange.name()
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        if target.size.is_zero() {
+            return Err(SkipReason::Empty.into());
+        }
+        if !self.takes_unshared && !has_shared(target)? {
+            return Err(SkipReason::NoEngine.into());
+        }
+        let subvolume = subvolume(target)?;
+        match Finder::default().is_ordinary(target, subvolume) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SkipReason::Unsupported.into()),
+            // Root of a container.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => {
+                Err(SkipReason::NoEngine.into())
+            }
+            Err(error) => Err(target.error("look for the inode", None, error).into()),
+        }
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[CountedRange],
+        copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        relocation::begin(self, target, subvolume(target)?, ranges, copier)
+    }
+}
+
+/// The tree of the target's subvolume.
+fn subvolume(target: &Target) -> Result<u64, Refusal> {
+    match handle::of(&target.file) {
+        Ok(FileHandle::Btrfs { subvolume, .. }) => Ok(subvolume),
+        Ok(_) => Err(SkipReason::NoEngine.into()),
+        Err(error) => Err(target.error("ask for its handle", None, error).into()),
+    }
+}
+
+/// Whether anybody else has any extent of the file.
+fn has_shared(target: &Target) -> Result<bool, Refusal> {
+    let end = FileOffset(target.size.get()).align_up(target.block_size);
+    let mut rest = FileRange::between(FileOffset(0), end);
+    let (mut mapper, mut batch) = (Mapper::default(), Vec::new());
+    loop {
+        let (file, path) = (&target.file, &target.path);
+        let more = next_batch(file, path, rest, false, &mut mapper, &mut batch)?;
+        if batch
+            .iter()
+            .any(|extent| extent.flags.contains(ExtentFlags::SHARED))
+        {
+            return Ok(true);
+        }
+        match more {
+            Some(next) => rest = FileRange::between(next, end),
+            None => return Ok(false),
+        }
+    }
+}

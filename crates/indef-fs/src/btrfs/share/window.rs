@@ -1,0 +1,483 @@
+//! A window: runs of the target that are copied together, and get the blocks of the copy a unit at a time.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fs::File,
+    io,
+    time::Instant,
+};
+
+use indef_core::{
+    SkipReason,
+    layout::{Extent, ExtentFlags, Layout},
+};
+use linux_abi::{
+    cache::{start_writeback, wait_writeback},
+    fiemap::Mapper,
+    share::{Compared, dedupe_range},
+};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
+use units::{Bytes, FileOffset, FileRange};
+
+use super::{
+    claims::Claim,
+    holders::{Finder, Holder},
+    select::{Segment, UNIT, change, clipped, placed},
+};
+use crate::{CacheRecord, Moved, RangeCopier, Refusal, Target, cache::read_ahead, cut::cut, map};
+
+/// Bytes that all holders together compare in a step, if a unit is not the least one.
+const STEP: Bytes = Bytes::mib(64);
+const LEAST_UNIT: Bytes = Bytes::kib(256);
+/// How often a file is compared again that was written meanwhile.
+const TRIES: u32 = 4;
+
+/// Everything that a window needs beside its own.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) target: &'a Target,
+    /// The copy: a file without a name, in which all data is where it is in the target.
+    pub(super) copy: &'a File,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Window {
+    runs: Vec<FileRange>,
+    /// The units that are left, once they are copied.
+    units: VecDeque<FileRange>,
+    holders: Vec<Holder>,
+    /// For each holder, the segments that it gets from the copy.
+    segments: Vec<Vec<Segment>>,
+    /// Of the target, and of the copy once it is on the device.
+    layout: Layout,
+    copied: Layout,
+    cached: Vec<CacheRecord>,
+    /// No other worker moves its extents, nor those of the copy.
+    claim: Claim,
+}
+
+/// The outcome of a unit.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) moved: Moved,
+    /// Why it stays where it was.
+    pub(super) reason: Option<SkipReason>,
+}
+
+/// How a file took blocks of the copy.
+enum Taken {
+    /// As far as it still had the old ones.
+    All,
+    /// It does not exist any more.
+    Gone,
+}
+
+impl Window {
+    pub(super) fn new(
+        runs: Vec<FileRange>,
+        layout: Layout,
+        mut holders: Vec<Holder>,
+        segments: Vec<Vec<Segment>>,
+        claim: Claim,
+    ) -> Self {
+        // They were needed to select the runs.
+        for holder in &mut holders {
+            holder.has.parts = Vec::new();
+        }
+        Self {
+            runs,
+            units: VecDeque::new(),
+            holders,
+            segments,
+            layout,
+            copied: Layout::default(),
+            cached: Vec::new(),
+            claim,
+        }
+    }
+
+    pub(super) fn len(&self) -> Bytes {
+        self.runs.iter().map(|run| run.len).sum()
+    }
+
+    /// Average length of the fragments.
+    pub(super) fn average(&self) -> Bytes {
+        let fragments = self.runs.iter().map(|run| self.layout.fragments_in(*run));
+        Bytes(self.len().get() / fragments.sum::<u64>().max(1))
+    }
+
+    /// Copy the runs, and begin to write the copy back. Each unit, of at most `limit` bytes if that can be, gets
+    /// extents of its own, so that none is left in part where we are stopped.
+    pub(super) fn copy(
+        &mut self,
+        place: Place<'_>,
+        limit: Bytes,
+        copier: &dyn RangeCopier,
+    ) -> Result<Moved, Refusal> {
+        let Place { target, copy } = place;
+        let each = Bytes(STEP.get() / (self.holders.len() as u64 + 1));
+        let limit = limit.min(UNIT).min(each.max(LEAST_UNIT));
+        for run in &self.runs {
+            let mut rest = Some(*run);
+            while let Some(run) = rest {
+                let (unit, next) = cut(&self.layout, run, limit, usize::MAX);
+                self.units.push_back(unit);
+                rest = next;
+            }
+        }
+        let records = self.runs.iter().map(|run| CacheRecord::of(target, *run));
+        self.cached = records.collect();
+        let file = FileRange::new(0, target.size.get());
+        let mut bytes = Bytes::ZERO;
+        for part in equally_shared(self.units.make_contiguous(), &self.segments) {
+            let part = part.intersect(file);
+            copier
+                .copy(&target.file, copy, &[part])
+                .and_then(|()| start_writeback(copy, part.start.get(), part.len.get()))
+                .map_err(|error| refuse(target, "copy", error))?;
+            bytes += part.len;
+        }
+        Ok(Moved {
+            host_read: bytes,
+            host_written: bytes,
+            ..Moved::default()
+        })
+    }
+
+    /// Wait until the copy is on the device, and see where it lies.
+    pub(super) fn settle(
+        &mut self,
+        place: Place<'_>,
+        finder: &mut Finder,
+        mapper: &mut Mapper,
+    ) -> Result<(), Refusal> {
+        let Place { target, copy } = place;
+        for run in &self.runs {
+            wait_writeback(copy, run.start.get(), run.len.get())
+                .map_err(|error| refuse(target, "write the copy back", error))?;
+        }
+        // The tree has written data a moment later; to wait for that means to wait for the next window, too.
+        for sync in [false, true] {
+            let mut extents = Vec::new();
+            for run in &self.runs {
+                let layout = map(copy, &target.path, *run, sync, mapper)?;
+                extents.extend_from_slice(layout.extents());
+            }
+            let plain = extents.iter().filter(|extent| is_plain(extent));
+            let placed: Bytes = plain.map(|extent| extent.len).sum();
+            if placed == self.len() {
+                self.copied = Layout::new(extents);
+                for run in &self.runs {
+                    let new = finder.extents_of_copy(target, copy, *run)?;
+                    self.claim.add(new.into_iter());
+                }
+                return Ok(());
+            }
+        }
+        Err(SkipReason::Unsupported.into())
+    }
+
+    /// Let the next unit, in the target and in all holders, have the blocks of the copy. `None` if there is none.
+    pub(super) fn step(&mut self, place: Place<'_>, mapper: &mut Mapper) -> Option<Done> {
+        let unit = self.units.pop_front()?;
+        Some(self.unit(place, unit, mapper))
+    }
+
+    fn unit(&mut self, place: Place<'_>, unit: FileRange, mapper: &mut Mapper) -> Done {
+        let own = [Segment::of_target(unit)];
+        let segments: Vec<Vec<Segment>> = (self.segments.iter())
+            .map(|all| clipped(all, unit).collect())
+            .collect();
+        let is_better = self.copied.fragments_in(unit) < self.layout.fragments_in(unit)
+            && change(&self.layout, &own, &self.copied) <= 0;
+        let is_harmed = |(holder, segments): (&Holder, &Vec<Segment>)| {
+            change(&holder.has.layout, segments, &self.copied) > 0
+        };
+        let mut done = Done::default();
+        if !is_better {
+            done.reason = Some(SkipReason::NoGain);
+        } else if self.holders.iter().zip(&segments).any(is_harmed) {
+            done.reason = Some(SkipReason::HoldersDiffer);
+        }
+        if done.reason.is_some() {
+            return done;
+        }
+        // The target comes last: where a holder cannot follow, the others go back to its blocks.
+        let mut followed = Vec::new();
+        let mut failed = None;
+        let mut next = self.open(place.target, 0, &segments);
+        for index in 0..self.holders.len() {
+            let opened = next;
+            next = self.open(place.target, index + 1, &segments);
+            let taken = opened.and_then(|file| {
+                let layout = &self.holders[index].has.layout;
+                let Some(file) = file else {
+                    return Ok(Taken::Gone);
+                };
+                let size = self.holders[index].has.size;
+                let file = Taker {
+                    file: &file.file,
+                    size,
+                    layout,
+                };
+                take(place, &file, &segments[index], mapper, &mut done.moved)
+            });
+            match taken {
+                Ok(Taken::All) if !segments[index].is_empty() => followed.push(index),
+                Ok(Taken::All | Taken::Gone) => {}
+                Err(reason) => {
+                    followed.push(index);
+                    failed = Some(reason);
+                    break;
+                }
+            }
+        }
+        let target = Taker {
+            file: &place.target.file,
+            size: place.target.size,
+            layout: &self.layout,
+        };
+        if failed.is_none() {
+            failed = take(place, &target, &own, mapper, &mut done.moved).err();
+        }
+        if let Some(reason) = failed {
+            for index in followed {
+                done.moved.unshared += self.go_back(place, index, &segments[index]);
+            }
+            done.reason = Some(reason);
+            return done;
+        }
+        done.moved.holders = followed.len() as u64;
+        done.moved.relocated = unit.len;
+        let everything = FileRange::new(0, u64::MAX);
+        self.layout = placed(&self.layout, &own, &self.copied, everything);
+        for index in followed {
+            let layout = &mut self.holders[index].has.layout;
+            *layout = placed(layout, &segments[index], &self.copied, everything);
+        }
+        done
+    }
+
+    /// Open a holder that has something of a unit, and begin to read that.
+    fn open(
+        &self,
+        target: &Target,
+        index: usize,
+        segments: &[Vec<Segment>],
+    ) -> Result<Option<Reading>, SkipReason> {
+        let Some(holder) = self.holders.get(index) else {
+            return Ok(None);
+        };
+        let file = match segments[index].is_empty() {
+            true => None,
+            false => holder.open(target)?,
+        };
+        Ok(file.map(|file| Reading::new(file, &segments[index])))
+    }
+
+    /// Let a holder have the blocks of the target again. Returns the bytes that it cannot get, since one of the two
+    /// was written.
+    fn go_back(&self, place: Place<'_>, index: usize, segments: &[Segment]) -> Bytes {
+        let Ok(Some(file)) = self.holders[index].open(place.target) else {
+            return Bytes::ZERO;
+        };
+        let size = self.holders[index].has.size;
+        let mut kept = Bytes::ZERO;
+        for segment in segments {
+            let len = segment.compared(size);
+            let (from, to) = (segment.copy.get(), segment.file.get());
+            match dedupe_range(&place.target.file, from, &file, to, len.get()) {
+                Ok(Compared::Shared) => {}
+                Ok(Compared::Different) | Err(_) => kept += len,
+            }
+        }
+        kept
+    }
+
+    /// Leave the page cache as it was found, and let the copy go.
+    pub(super) fn close(&self, place: Place<'_>) {
+        for cached in &self.cached {
+            cached.restore(&place.target.file);
+        }
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for run in &self.runs {
+            // It goes with the file if not now.
+            let _ = fallocate(place.copy, punch, run.start.get(), run.len.get());
+        }
+    }
+}
+
+/// Whether it has a place, in which it lies as it is.
+fn is_plain(extent: &Extent) -> bool {
+    let other =
+        ExtentFlags::UNPLACED | ExtentFlags::ENCODED | ExtentFlags::INLINE | ExtentFlags::UNWRITTEN;
+    !extent.flags.intersects(other)
+}
+
+/// Units, cut where other files begin or cease to share them. Each part gets an extent of its own: it is shared, and
+/// freed one day, as a whole.
+fn equally_shared(units: &[FileRange], segments: &[Vec<Segment>]) -> Vec<FileRange> {
+    let ends = |segment: &Segment| [segment.copy, segment.copy + segment.len];
+    let cuts: BTreeSet<FileOffset> = segments.iter().flatten().flat_map(ends).collect();
+    let mut parts = Vec::new();
+    for unit in units {
+        let mut start = unit.start;
+        for cut in cuts.range(unit.start..unit.end()) {
+            parts.push(FileRange::between(start, *cut));
+            start = *cut;
+        }
+        parts.push(FileRange::between(start, unit.end()));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// A holder that is being read ahead; its page cache is restored in the end.
+struct Reading {
+    file: File,
+    cached: Vec<CacheRecord>,
+}
+
+impl Reading {
+    fn new(file: File, segments: &[Segment]) -> Self {
+        let records = (segments.iter()).map(|one| CacheRecord::of_file(&file, true, one.range()));
+        let cached = records.collect();
+        for segment in segments {
+            read_ahead(&file, segment.range());
+        }
+        Self { file, cached }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        for cached in &self.cached {
+            cached.restore(&self.file);
+        }
+    }
+}
+
+/// A file that takes blocks of the copy.
+struct Taker<'a> {
+    file: &'a File,
+    size: Bytes,
+    /// When its segments were found.
+    layout: &'a Layout,
+}
+
+/// Let a file have blocks of the copy. Parts that it has written meanwhile have blocks of their own by then, and keep
+/// them.
+fn take(
+    place: Place<'_>,
+    file: &Taker<'_>,
+    segments: &[Segment],
+    mapper: &mut Mapper,
+    moved: &mut Moved,
+) -> Result<Taken, SkipReason> {
+    let mut left = segments.to_vec();
+    for _ in 0..TRIES {
+        let mut again = Vec::new();
+        for segment in left {
+            let len = segment.compared(file.size);
+            let (from, to) = (segment.copy.get(), segment.file.get());
+            let begun = Instant::now();
+            let compared = dedupe_range(place.copy, from, file.file, to, len.get());
+            moved.note_lock(begun.elapsed().into(), len);
+            match compared {
+                Ok(Compared::Shared) => {}
+                Ok(Compared::Different) => again.push(segment),
+                // It ends before by now.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+                    again.push(segment);
+                }
+                Err(error) => return Err(reason(&error)),
+            }
+        }
+        if again.is_empty() {
+            return Ok(Taken::All);
+        }
+        left = again
+            .iter()
+            .flat_map(|segment| still_there(place.target, file, segment, mapper))
+            .collect();
+        if left.is_empty() {
+            return Ok(Taken::All);
+        }
+    }
+    Err(SkipReason::Changed)
+}
+
+/// The parts of a segment that have their old blocks.
+fn still_there(
+    target: &Target,
+    file: &Taker<'_>,
+    segment: &Segment,
+    mapper: &mut Mapper,
+) -> Vec<Segment> {
+    let Ok(now) = map(file.file, &target.path, segment.range(), true, mapper) else {
+        return vec![*segment];
+    };
+    let mut parts = Vec::new();
+    for old in file.layout.clipped(segment.range()) {
+        for new in now.clipped(old.range()) {
+            if old.phys + (new.file - old.file) == new.phys {
+                parts.extend(segment.clip_in_file(new.range()));
+            }
+        }
+    }
+    parts
+}
+
+/// Why a file does not take blocks.
+fn reason(error: &io::Error) -> SkipReason {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC) => SkipReason::NoSpace,
+        Some(Errno::DQUOT) => SkipReason::QuotaExceeded,
+        Some(Errno::ROFS) => SkipReason::ReadOnlyMount,
+        // Its subvolume is being sent.
+        Some(Errno::AGAIN) => SkipReason::InUse,
+        _ => SkipReason::HoldersUnreachable,
+    }
+}
+
+/// The refusal that an errno means.
+pub(super) fn refuse(target: &Target, operation: &'static str, error: io::Error) -> Refusal {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOSPC) => SkipReason::NoSpace.into(),
+        Some(Errno::DQUOT) => SkipReason::QuotaExceeded.into(),
+        Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
+        _ => target.error(operation, None, error).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_has_an_extent_for_each_way_in_which_it_is_shared() {
+        let segment = |copy, len| Segment {
+            copy: FileOffset(copy),
+            file: FileOffset(copy + 1000),
+            len: Bytes(len),
+        };
+        let runs = [FileRange::new(0, 100), FileRange::new(200, 50)];
+        assert_eq!(equally_shared(&runs, &[]), runs);
+        let all = vec![segment(0, 100), segment(200, 50)];
+        assert_eq!(equally_shared(&runs, &[all]), runs);
+        let some = [
+            vec![segment(10, 20)],
+            vec![segment(30, 70), segment(200, 10)],
+        ];
+        let lengths = [10, 20, 70, 10, 40];
+        let parts = equally_shared(&runs, &some);
+        assert_eq!(
+            parts.iter().map(|part| part.len.get()).collect::<Vec<_>>(),
+            lengths
+        );
+    }
+}

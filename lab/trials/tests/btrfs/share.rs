@@ -1,0 +1,507 @@
+//! Ranges that are shared move together with all files that share them.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use indef_core::{SkipReason, layout::ExtentFlags, plan::Policy};
+use indef_fs::{
+    EngineKind, EngineOptions, Refusal, Step, StepLimit, Target, count_ranges, relocator,
+};
+use units::{Bytes, FileRange};
+
+use crate::{
+    btrfs, fragmented,
+    harness::{Bench, Done, PlainCopier, builder},
+    state::State,
+};
+
+const KIND: EngineKind = EngineKind::BtrfsShareRange;
+
+fn bench(options: &str) -> Option<Bench> {
+    let made = builder(KIND, Bytes::gib(2)).mount_options(options);
+    Bench::on(KIND, made.build())
+}
+
+/// A subvolume with a fragmented file, `snapshots` of it, every other one read-only, and as many reflinks.
+struct Family {
+    path: PathBuf,
+    holders: Vec<PathBuf>,
+}
+
+impl Family {
+    fn new(bench: &Bench, size: Bytes, snapshots: usize, reflinks: usize) -> Self {
+        let root = bench.fs.path().to_str().unwrap().to_owned();
+        let sub = format!("{root}/sub");
+        btrfs(&["subvolume", "create", &sub]);
+        let path = Path::new(&sub).join("file");
+        fragmented(&path, size);
+        let mut holders = Vec::new();
+        for number in 0..snapshots {
+            let snap = format!("{root}/snap{number}");
+            match number % 2 {
+                0 => btrfs(&["subvolume", "snapshot", "-r", &sub, &snap]),
+                _ => btrfs(&["subvolume", "snapshot", &sub, &snap]),
+            }
+            holders.push(Path::new(&snap).join("file"));
+        }
+        for number in 0..reflinks {
+            let clone = bench.path(&format!("clone{number}"));
+            scratch_fs::reflink(&path, &clone).unwrap();
+            holders.push(clone);
+        }
+        bench.fs.sync().unwrap();
+        Self { path, holders }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.path).chain(&self.holders)
+    }
+
+    fn states(&self) -> Vec<State> {
+        self.all().map(|path| State::of(path)).collect()
+    }
+}
+
+/// Used bytes once deleted files and old blocks are gone.
+fn used(bench: &mut Bench) -> u64 {
+    bench.fs.remount().unwrap();
+    bench.fs.sync().unwrap();
+    let space = rustix::fs::statvfs(bench.fs.path()).unwrap();
+    (space.f_blocks - space.f_bfree) * space.f_frsize
+}
+
+/// `btrfs filesystem du`: bytes that the file has alone, and those that it shares.
+fn exclusive_and_shared(path: &Path) -> (u64, u64) {
+    let output = std::process::Command::new("btrfs")
+        .args(["filesystem", "du", "--raw", "-s"])
+        .arg(path)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let numbers: Vec<u64> = text
+        .lines()
+        .last()
+        .unwrap()
+        .split_whitespace()
+        .take(3)
+        .map(|word| word.parse().unwrap())
+        .collect();
+    (numbers[1], numbers[2])
+}
+
+fn together(snapshots: usize, reflinks: usize, size: Bytes) {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, size, snapshots, reflinks);
+    let states = family.states();
+    let before = used(&mut bench);
+    let names = bench.names();
+    let begun = std::time::Instant::now();
+    let done = bench.must_relocate(&family.path, Policy::Whole);
+    eprintln!("{snapshots} + {reflinks}: {:?}, {done:?}", begun.elapsed());
+    let blocks = FileRange::new(0, size.get()).align_outward(Bytes::kib(4));
+    assert_eq!(done.moved.relocated, blocks.len);
+    assert_eq!(done.moved.host_written, size, "the copy is written once");
+    assert_eq!(bench.names(), names);
+    let after = used(&mut bench);
+    assert!(
+        after <= before + (1 << 20),
+        "{before} bytes used before, {after} after"
+    );
+    let now: Vec<State> = states.iter().map(State::check).collect();
+    for state in &now {
+        assert!(state.fragments <= 4, "{} fragments", state.fragments);
+        assert_eq!(state.layout, now[0].layout, "they share the same blocks");
+    }
+    for path in family.all() {
+        assert_eq!(exclusive_and_shared(path).0, 0, "{}", path.display());
+    }
+    // A second run finds nothing to do.
+    match bench.relocate(&family.path, Policy::Sequential) {
+        Err(Refusal::Skip(SkipReason::Contiguous)) => {}
+        other => panic!("the second run: {other:?}"),
+    }
+    bench.fs.fsck().unwrap();
+}
+
+#[test]
+fn loop_a_snapshot_or_reflink_moves_along() {
+    together(1, 0, Bytes::mib(40));
+    together(0, 1, Bytes(9_000_001));
+}
+
+#[test]
+fn loop_ten_snapshots_and_ten_reflinks_move_along() {
+    together(10, 10, Bytes::mib(16));
+}
+
+#[test]
+fn loop_a_hundred_snapshots_move_along() {
+    together(100, 3, Bytes::mib(8));
+}
+
+/// Reflinks of parts, at other places.
+#[test]
+fn loop_parts_that_are_shared_elsewhere_move_along() {
+    let Some(mut bench) = bench("") else { return };
+    let path = bench.path("file");
+    fragmented(&path, Bytes::mib(8));
+    let other = bench.path("other");
+    fragmented(&other, Bytes::mib(2));
+    // Each second piece of 64 KiB, in reverse order, and the end of the file.
+    let file = File::open(&path).unwrap();
+    let clone = File::options().write(true).open(&other).unwrap();
+    for number in 0..16 {
+        let (from, to) = ((2 * number) << 16, (15 - number) << 16);
+        clone_part(&file, from, &clone, to, 1 << 16);
+    }
+    clone_part(&file, 7 << 20, &clone, 2 << 20, 1 << 20);
+    drop((file, clone));
+    bench.fs.sync().unwrap();
+    let states = [&path, &other].map(|path| State::of(path));
+    let before = used(&mut bench);
+    bench.must_relocate(&path, Policy::Whole);
+    let after = used(&mut bench);
+    assert!(after <= before + (1 << 20), "{before}, then {after} used");
+    let [path, other] = states.map(|state| state.check());
+    assert!(path.fragments <= 4, "{}", path.fragments);
+    // Its own MiB stays as it is: 256 pieces.
+    assert!(other.fragments <= 256 + 20, "{}", other.fragments);
+    bench.fs.fsck().unwrap();
+}
+
+fn clone_part(from: &File, at: u64, to: &File, to_at: u64, len: u64) {
+    // Through a file of its own, since a range is cloned to the same place only.
+    let mut bytes = vec![0; len as usize];
+    from.read_exact_at(&mut bytes, at).unwrap();
+    to.write_all_at(&bytes, to_at).unwrap();
+    to.sync_all().unwrap();
+    let compared = linux_abi::share::dedupe_range(from, at, to, to_at, len).unwrap();
+    assert_eq!(compared, linux_abi::share::Compared::Shared);
+}
+
+/// A holder that has an old version of some blocks keeps the extents of these, so they stay.
+#[test]
+fn loop_what_others_would_keep_stays() {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(8), 1, 0);
+    // One large extent of both, of which the file has written some blocks anew.
+    let large = family.path.with_file_name("large");
+    std::fs::write(&large, vec![7; 4 << 20]).unwrap();
+    bench.fs.sync().unwrap();
+    let root = bench.fs.path().to_str().unwrap().to_owned();
+    let sub = family.path.parent().unwrap().to_str().unwrap();
+    btrfs(&["subvolume", "snapshot", sub, &format!("{root}/later")]);
+    let file = File::options().write(true).open(&large).unwrap();
+    for number in 0..64 {
+        file.write_all_at(&[number; 4096], u64::from(number) << 16)
+            .unwrap();
+        file.sync_all().unwrap();
+    }
+    drop(file);
+    let old = Path::new(&root).join("later/large");
+    let states = [&large, &old].map(|path| State::of(path));
+    assert!(states[0].fragments > 64);
+    let before = used(&mut bench);
+    match bench.relocate(&large, Policy::Whole) {
+        Err(Refusal::Skip(SkipReason::HoldersDiffer)) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(used(&mut bench) <= before + (256 << 10));
+    for state in &states {
+        state.check();
+    }
+    bench.fs.fsck().unwrap();
+}
+
+/// A file of which a part is shared, and another part is not.
+#[test]
+fn loop_a_file_that_is_half_shared_moves_as_a_whole() {
+    let Some(mut bench) = bench("") else { return };
+    let (path, half) = (bench.path("file"), bench.path("half"));
+    fragmented(&path, Bytes::mib(8));
+    scratch_fs::reflink(&path, &half).unwrap();
+    File::options()
+        .write(true)
+        .open(&half)
+        .unwrap()
+        .set_len(4 << 20)
+        .unwrap();
+    bench.fs.sync().unwrap();
+    let states = [&path, &half].map(|path| State::of(path));
+    // Not asked for by name: as in a run.
+    let options = EngineOptions::default();
+    let engine = relocator(KIND, &bench.detected, &options).unwrap();
+    let target = Target::open(&path).unwrap();
+    engine.admit(&target).unwrap();
+    let counted = count_ranges(&target, &[FileRange::new(0, 8 << 20)]).unwrap();
+    let mut relocation = engine.begin(&target, &counted, &PlainCopier).unwrap();
+    let mut written = Bytes::ZERO;
+    loop {
+        let limit = StepLimit {
+            bytes: Bytes::mib(1),
+        };
+        let (moved, done) = match relocation.step(limit).unwrap() {
+            Step::Working(moved) => (moved, false),
+            Step::Done(moved) => (moved, true),
+        };
+        written += moved.host_written;
+        if done {
+            break;
+        }
+    }
+    drop(relocation);
+    assert_eq!(written, Bytes::mib(8));
+    let [path, half] = states.map(|state| state.check());
+    assert!(path.fragments <= 3 && half.fragments <= 2, "{path:?}");
+    // What nobody shares is for the other engine.
+    let alone = bench.path("alone");
+    fragmented(&alone, Bytes::mib(1));
+    let target_alone = Target::open(&alone).unwrap();
+    let refused = engine.admit(&target_alone);
+    assert!(matches!(refused, Err(Refusal::Skip(SkipReason::NoEngine))));
+    drop((target, target_alone, engine));
+    bench.fs.fsck().unwrap();
+}
+
+#[test]
+fn loop_holders_that_cannot_be_changed_keep_the_file_where_it_is() {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(2), 0, 1);
+    let states = family.states();
+    let flags = rustix::fs::IFlags::IMMUTABLE;
+    let holder = File::open(&family.holders[0]).unwrap();
+    rustix::fs::ioctl_setflags(&holder, flags).unwrap();
+    let states_now = family.states();
+    match bench.relocate(&family.path, Policy::Whole) {
+        Err(Refusal::Skip(SkipReason::HoldersUnreachable)) => {}
+        other => panic!("{other:?}"),
+    }
+    states_now.iter().for_each(|state| drop(state.check()));
+    rustix::fs::ioctl_setflags(&holder, rustix::fs::IFlags::empty()).unwrap();
+    drop((holder, states));
+    bench.must_relocate(&family.path, Policy::Whole);
+    bench.fs.fsck().unwrap();
+}
+
+#[test]
+fn loop_files_without_copy_on_write_are_not_taken() {
+    for options in ["", "nodatacow"] {
+        let Some(bench) = bench("") else { return };
+        let mut bench = bench;
+        let directory = bench.path("nocow");
+        std::fs::create_dir(&directory).unwrap();
+        let flags = rustix::fs::IFlags::NOCOW;
+        rustix::fs::ioctl_setflags(File::open(&directory).unwrap(), flags).unwrap();
+        let path = directory.join("file");
+        fragmented(&path, Bytes::mib(1));
+        scratch_fs::reflink(&path, &directory.join("clone")).unwrap();
+        bench.fs.sync().unwrap();
+        let state = State::of(&path);
+        match options {
+            "" => match bench.relocate(&path, Policy::Whole) {
+                Err(Refusal::Skip(SkipReason::Unsupported)) => {}
+                other => panic!("{other:?}"),
+            },
+            options => {
+                bench.fs.set_mount_options(options);
+                bench.fs.remount().unwrap();
+                let root = File::open(bench.fs.path()).unwrap();
+                bench.detected = indef_fs::detect(&root, bench.fs.path()).unwrap();
+                let refused = bench.engine().map(drop);
+                assert!(matches!(refused, Err(Refusal::Skip(SkipReason::NoEngine))));
+            }
+        }
+        // A file with it, in a directory of files without.
+        let plain = bench.path("plain");
+        if options.is_empty() {
+            fragmented(&plain, Bytes::mib(1));
+            let moved = directory.join("plain");
+            std::fs::rename(&plain, &moved).unwrap();
+            scratch_fs::reflink(&moved, &bench.path("clone")).unwrap();
+            bench.fs.sync().unwrap();
+            bench.must_relocate(&moved, Policy::Whole);
+        }
+        state.check();
+        bench.fs.fsck().unwrap();
+    }
+}
+
+/// Step until something has moved; then `meanwhile`, and to the end.
+fn interrupted(bench: &Bench, path: &Path, meanwhile: impl FnOnce()) -> Result<Done, Refusal> {
+    let target = Target::open(path).unwrap();
+    let engine = bench.engine().unwrap();
+    let whole = [FileRange::new(0, target.size.get())];
+    let counted = count_ranges(&target, &whole).unwrap();
+    let mut relocation = engine.begin(&target, &counted, &PlainCopier)?;
+    let mut done = Done::default();
+    let mut meanwhile = Some(meanwhile);
+    let limit = StepLimit {
+        bytes: Bytes::kib(512),
+    };
+    loop {
+        let (moved, is_last) = match relocation.step(limit)? {
+            Step::Working(moved) => (moved, false),
+            Step::Done(moved) => (moved, true),
+        };
+        done.moved += moved;
+        if !done.moved.relocated.is_zero()
+            && let Some(meanwhile) = meanwhile.take()
+        {
+            meanwhile();
+        }
+        if is_last {
+            return Ok(done);
+        }
+    }
+}
+
+fn shared_bytes(state: &State) -> u64 {
+    let extents = state.layout.extents().iter();
+    let shared = extents.filter(|extent| extent.flags.contains(ExtentFlags::SHARED));
+    shared.map(|extent| extent.len.get()).sum()
+}
+
+#[test]
+fn loop_a_holder_that_is_written_meanwhile_keeps_what_was_written() {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(16), 2, 1);
+    let state = State::of(&family.path);
+    let written = family.holders[1].clone();
+    let done = interrupted(&bench, &family.path, || {
+        // In windows that are copied already, and in the page cache only.
+        let file = File::options().write(true).open(&written).unwrap();
+        for block in (0..4096_u64).step_by(100) {
+            file.write_all_at(&[b'!'; 4096], block * 4096).unwrap();
+        }
+    })
+    .unwrap();
+    assert_eq!(done.moved.relocated, Bytes::mib(16));
+    assert!(done.moved.unshared.is_zero());
+    let now = state.check();
+    assert!(now.fragments <= 2);
+    // The clone, and the snapshot that nobody wrote, share everything with it.
+    for holder in [&family.holders[0], &family.holders[2]] {
+        assert_eq!(State::of(holder).layout, now.layout);
+    }
+    let mut content = vec![0; 16 << 20];
+    File::open(&family.path)
+        .unwrap()
+        .read_exact_at(&mut content, 0)
+        .unwrap();
+    for block in (0..4096_usize).step_by(100) {
+        content[block * 4096..][..4096].fill(b'!');
+    }
+    assert!(std::fs::read(&written).unwrap() == content);
+    let written = State::of(&written);
+    assert_eq!(shared_bytes(&written), (16 << 20) - 41 * 4096);
+    assert!(written.fragments <= 2 * 41 + 2, "{}", written.fragments);
+    let used_now = used(&mut bench);
+    assert!(used_now < 16 << 20 | 41 << 12 | 8 << 20, "{used_now}");
+    bench.fs.fsck().unwrap();
+}
+
+#[test]
+fn loop_a_target_that_is_written_meanwhile_keeps_what_was_written() {
+    let Some(mut bench) = bench("") else { return };
+    // Two, so that everything that they have stays shared.
+    let family = Family::new(&bench, Bytes::mib(16), 2, 0);
+    let states = family.states();
+    let path = family.path.clone();
+    interrupted(&bench, &path, || {
+        let file = File::options().write(true).open(&path).unwrap();
+        for block in (0..4096_u64).step_by(100) {
+            file.write_all_at(&[b'!'; 4096], block * 4096).unwrap();
+        }
+    })
+    .unwrap();
+    for state in &states[1..] {
+        let old = state.check();
+        assert!(old.fragments <= 2, "{}", old.fragments);
+    }
+    let now = State::of(&path);
+    assert_eq!(shared_bytes(&now), (16 << 20) - 41 * 4096);
+    assert!(now.fragments <= 2 * 41 + 2, "{}", now.fragments);
+    bench.fs.fsck().unwrap();
+}
+
+#[test]
+fn loop_a_snapshot_that_is_deleted_meanwhile_is_left_out() {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(24), 3, 0);
+    let states = family.states();
+    let snap = family.holders[1]
+        .parent()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let done = interrupted(&bench, &family.path, || {
+        btrfs(&["subvolume", "delete", "-c", &snap]);
+    })
+    .unwrap();
+    assert_eq!(done.moved.relocated, Bytes::mib(24));
+    let now = states[0].check();
+    assert!(now.fragments <= 2);
+    for index in [1, 3] {
+        assert_eq!(states[index].check().layout, now.layout);
+    }
+    let root = bench.fs.path().to_str().unwrap().to_owned();
+    btrfs(&["subvolume", "sync", &root]);
+    let used_now = used(&mut bench);
+    assert!(used_now < 32 << 20, "{used_now}");
+    bench.fs.fsck().unwrap();
+}
+
+/// Only a subvolume is mounted; the snapshots are not below it.
+#[test]
+fn loop_holders_that_no_path_leads_to_move_along() {
+    let Some(bench) = bench("") else { return };
+    let mut bench = bench;
+    let family = Family::new(&bench, Bytes::mib(4), 2, 1);
+    let states = family.states();
+    bench.fs.set_mount_options("subvol=/sub");
+    bench.fs.remount().unwrap();
+    let root = File::open(bench.fs.path()).unwrap();
+    bench.detected = indef_fs::detect(&root, bench.fs.path()).unwrap();
+    drop(root);
+    bench.must_relocate(&bench.path("file"), Policy::Whole);
+    bench.fs.set_mount_options("");
+    bench.fs.remount().unwrap();
+    let now: Vec<State> = states.iter().map(State::check).collect();
+    for state in &now {
+        assert_eq!(state.layout, now[0].layout);
+        assert!(state.fragments <= 2);
+    }
+    bench.fs.fsck().unwrap();
+}
+
+/// Without room for the copy nothing moves, and nothing is lost.
+#[test]
+fn loop_a_full_file_system_leaves_shared_files_alone() {
+    let Some(mut bench) = Bench::small(KIND) else {
+        return;
+    };
+    let family = Family::new(&bench, Bytes::mib(32), 2, 1);
+    let states = family.states();
+    for left in [24_u64, 12, 1] {
+        bench.fs.sync().unwrap();
+        let free = bench.fs.free().unwrap().get();
+        let file = File::create(bench.path(&format!("fill{left}"))).unwrap();
+        let len = free.saturating_sub(left << 20);
+        let flags = rustix::fs::FallocateFlags::empty();
+        let _ = rustix::fs::fallocate(&file, flags, 0, len.max(4096));
+        drop(file);
+        bench.fs.sync().unwrap();
+        match bench.relocate(&family.path, Policy::Whole) {
+            Ok(_) | Err(Refusal::Skip(SkipReason::NoSpace | SkipReason::Contiguous)) => {}
+            other => panic!("{left} MiB left: {other:?}"),
+        }
+        for state in &states {
+            state.check();
+        }
+    }
+    bench.fs.fsck().unwrap();
+}
