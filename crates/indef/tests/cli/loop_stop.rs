@@ -12,7 +12,7 @@ use crate::common::{
     Ran, Run, ended, fragments, hashes, indef, indef_with_state, make, scratch, signal, spawn,
 };
 use rustix::process::Signal;
-use scratch_fs::ScratchFs;
+use scratch_fs::{ScratchFs, reflink};
 use units::Bytes;
 use workloads::Numbers;
 
@@ -141,8 +141,9 @@ fn loop_two_signals_end_at_once() {
     scratch.fsck().unwrap();
 }
 
-/// kill -9 at random moments: contents equal, no leftovers, clean, a new run completes.
-fn kills(kind: &str) {
+/// kill -9 at random moments: contents equal, no leftovers, clean, a new run completes. Each file may have `clones`,
+/// which the run is not told of.
+fn kills(kind: &str, clones: usize) {
     let Some(mut scratch) = scratch(kind) else {
         return;
     };
@@ -162,6 +163,9 @@ fn kills(kind: &str) {
         for (i, file) in files.iter().enumerate() {
             if !file.exists() || fragments(file) < 256 {
                 make(file, Bytes::mib(4 + 2 * i as u64), Bytes::kib(8));
+                for clone in 0..clones {
+                    reflink(file, &file.with_extension(clone.to_string())).unwrap();
+                }
             }
         }
         scratch.sync().unwrap();
@@ -191,7 +195,7 @@ fn kills(kind: &str) {
         let lost = usize::from(scratch.path().join("lost+found").exists());
         assert_eq!(
             names,
-            files.len() + lost,
+            files.len() * (1 + clones) + lost,
             "{kind}: something is left behind"
         );
         scratch.sync().unwrap();
@@ -235,17 +239,22 @@ fn settled_free(scratch: &ScratchFs) -> u64 {
 
 #[test]
 fn loop_kills_on_ext4() {
-    kills("ext4");
+    kills("ext4", 0);
 }
 
 #[test]
 fn loop_kills_on_xfs() {
-    kills("xfs");
+    kills("xfs", 0);
 }
 
 #[test]
 fn loop_kills_on_btrfs() {
-    kills("btrfs");
+    kills("btrfs", 0);
+}
+
+#[test]
+fn loop_kills_on_btrfs_with_reflinks() {
+    kills("btrfs", 2);
 }
 
 #[test]
