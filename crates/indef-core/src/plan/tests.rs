@@ -168,6 +168,16 @@ fn what_costs_no_reads_is_skipped_by_name() {
         decisions(&plan(&unshare, &flagged(ExtentFlags::SHARED))),
         [Migrate]
     );
+    // Where all that share it move together; compressed data does not.
+    let together = PlanOptions {
+        keeps_sharing: true,
+        ..options(Policy::Sequential)
+    };
+    let chunks = plan(&together, &flagged(ExtentFlags::SHARED));
+    assert_eq!(decisions(&chunks), [Migrate]);
+    assert_eq!(chunks[0].cost, Bytes(8 * BLOCK), "once for all");
+    let encoded = ExtentFlags::SHARED | ExtentFlags::ENCODED;
+    assert!(!plan(&together, &flagged(encoded))[0].migrates());
     assert_eq!(plan(&options(Policy::Whole), &Layout::default()), []);
     assert_eq!(plan(&options(Policy::Sequential), &Layout::default()), []);
     let hole = plan_with(
