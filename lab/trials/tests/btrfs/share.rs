@@ -10,6 +10,7 @@ use indef_core::{SkipReason, layout::ExtentFlags, plan::Policy};
 use indef_fs::{
     EngineKind, EngineOptions, Refusal, Step, StepLimit, Target, count_ranges, relocator,
 };
+use scratch_fs::{cache_change, cached_pages_after};
 use units::{Bytes, FileRange};
 
 use crate::{
@@ -504,4 +505,37 @@ fn loop_a_full_file_system_leaves_shared_files_alone() {
         }
     }
     bench.fs.fsck().unwrap();
+}
+
+/// Comparing reads all of a holder: what was cached of it stays, and nothing more.
+#[test]
+fn loop_the_page_cache_of_holders_is_left_as_it_was() {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(4), 2, 0);
+    bench.fs.remount().unwrap();
+    let [warm, cold] = [0, 1].map(|index| family.holders[index].as_path());
+    let pages = |path: &Path, read: usize| {
+        let file = crate::state::open(path);
+        let mut bytes = vec![0; read];
+        cached_pages_after(&file, || file.read_exact_at(&mut bytes, 0)).unwrap()
+    };
+    let (was_warm, was_cold) = (pages(warm, 4 << 20), pages(cold, 0));
+    assert_eq!(
+        (was_warm, was_cold.clone()),
+        (vec![true; 1024], vec![false; 1024])
+    );
+    bench.must_relocate(&family.path, Policy::Whole);
+    let change =
+        |path: &Path, before: &[bool]| cache_change(&crate::state::open(path), before).unwrap();
+    // Blocks are read back some time later.
+    for _ in 0..100 {
+        if change(warm, &[true; 1024]).dropped.is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let dropped = change(warm, &[true; 1024]).dropped;
+    assert!(dropped.len() <= 24, "dropped: {dropped:?}");
+    let added = change(cold, &was_cold).added;
+    assert!(added.len() <= 24, "added: {added:?}");
 }
