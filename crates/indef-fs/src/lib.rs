@@ -44,6 +44,7 @@ mod target;
 mod test_layout;
 mod xfs;
 
+pub use btrfs::can_reclaim;
 pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geometry};
 pub use engine::relocator;

@@ -87,6 +87,12 @@ pub enum Error {
         /// A path on the file system.
         path: PathBuf,
     },
+    /// This kernel does not rewrite all that is asked for.
+    #[error("{path}: giving space back needs Linux 6.17 or newer", path = path.display())]
+    ReclaimNeedsKernel {
+        /// A path on the file system.
+        path: PathBuf,
+    },
     /// There is no stopped run to continue.
     #[error("no run was stopped with work left")]
     NothingStopped,

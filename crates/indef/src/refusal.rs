@@ -61,6 +61,11 @@ pub(crate) fn explain(error: Error) -> anyhow::Error {
             "{}: only root may read which space of Btrfs no file reaches; run --reclaim as root",
             Name(&path)
         ),
+        Error::ReclaimNeedsKernel { path } => anyhow!(
+            "{}: --reclaim needs Linux 6.17 or newer: kernels before leave out parts that they are asked to rewrite, and \
+             nothing would come free",
+            Name(&path)
+        ),
         Error::NothingStopped => {
             anyhow!("no run was stopped with work left: give a PATH or --plan")
         }

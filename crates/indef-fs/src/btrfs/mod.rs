@@ -56,6 +56,14 @@ pub(crate) use inodes::{Chunk, TreeInodes};
 use relocation::BtrfsRelocation;
 pub(crate) use share::BtrfsShareRange;
 
+/// Whether the kernel rewrites each part of a file that it is asked for. Before 6.17 it leaves out the last extent before
+/// a hole and the last of all (`defrag_collect_targets`, fs/btrfs/defrag.c): the other parts of an extent would be
+/// written, and nothing would come free.
+#[must_use]
+pub fn can_reclaim(fs: &Filesystem) -> bool {
+    fs.kernel_at_least(6, 17)
+}
+
 /// The engine `btrfs-defrag-range`.
 #[derive(Debug)]
 pub(crate) struct BtrfsDefragRange {
@@ -82,6 +90,9 @@ impl Relocator for BtrfsDefragRange {
     fn admit(&self, target: &Target) -> Result<(), Refusal> {
         if target.size.is_zero() {
             return Err(SkipReason::Empty.into());
+        }
+        if self.reclaim && !can_reclaim(&self.fs) {
+            return Err(SkipReason::NoEngine.into());
         }
         Ok(())
     }

@@ -174,9 +174,15 @@ impl<'a> BtrfsRelocation<'a> {
         while !rest.is_zero()
             && let Some(range) = self.ranges.pop_front()
         {
+            // What is let go of is planned in parts of one extent each: none is cut, as the end of a compressed
+            // one may be too short to compress.
             let part = FileRange {
                 start: range.start,
-                len: range.len.min(rest),
+                len: if self.reclaim {
+                    range.len
+                } else {
+                    range.len.min(rest)
+                },
             };
             let later = FileRange::between(part.end(), range.end());
             let cut = !later.is_empty() || self.cut_at == Some(part.start);
@@ -184,7 +190,7 @@ impl<'a> BtrfsRelocation<'a> {
                 self.ranges.push_front(later);
                 self.cut_at = Some(later.start);
             }
-            rest -= part.len;
+            rest = rest.saturating_sub(part.len);
             let layout = map_around(self.target, part, false, &mut self.mapper)?;
             self.select(&layout, part, cut);
             if layout.clipped(part).next().is_none() {
@@ -296,11 +302,17 @@ impl<'a> BtrfsRelocation<'a> {
         while !rest.is_zero()
             && let Some((piece, layout)) = self.pieces.front_mut()
         {
+            // A cut end of a compressed part may be too short to compress.
+            let is_whole = self.reclaim && piece.encoded;
             let part = FileRange {
                 start: piece.range.start,
-                len: piece.range.len.min(rest),
+                len: if is_whole {
+                    piece.range.len
+                } else {
+                    piece.range.len.min(rest)
+                },
             };
-            rest -= part.len;
+            rest = rest.saturating_sub(part.len);
             batch.parts.push(CalledRange {
                 range: part,
                 way: piece.way,

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use indef_fs::{FsKind, partly_reached};
+use indef_fs::{FsKind, can_reclaim, partly_reached};
 use rustix::fs::syncfs;
 
 use crate::{
@@ -20,7 +20,7 @@ const ROOT_INODE: u64 = 256;
 ///
 /// # Errors
 ///
-/// [`Error::UnreachableUntold`]: only root may.
+/// [`Error::UnreachableUntold`]: only root may. [`Error::ReclaimNeedsKernel`]: this one is too old.
 pub(super) fn prepare(paths: &[PathBuf], notes: &dyn Notes) -> Result<(), Error> {
     for path in paths {
         let Some(fs) = file_system(path) else {
@@ -32,6 +32,9 @@ pub(super) fn prepare(paths: &[PathBuf], notes: &dyn Notes) -> Result<(), Error>
                 kind: fs.kind,
             });
             continue;
+        }
+        if !can_reclaim(&fs) {
+            return Err(Error::ReclaimNeedsKernel { path: path.clone() });
         }
         let Some(directory) = directory(path) else {
             continue;

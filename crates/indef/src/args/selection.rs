@@ -86,7 +86,7 @@ pub(crate) struct PlanArgs {
     /// nothing refers to any of it. Extents that a snapshot or reflink holds, too, stay as they are.
     #[arg(long, conflicts_with_all = [
         "profile", "policy", "truncate", "hot", "alpha", "beta", "io_size", "geometry",
-        "allow_unshare",
+        "allow_unshare", "weight", "device_times",
     ])]
     reclaim: bool,
 

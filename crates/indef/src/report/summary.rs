@@ -144,7 +144,7 @@ fn reclaimed_fact(bytes: u64, growth: i64) -> Fact {
     let measured = match u64::try_from(growth) {
         Ok(more) => format!("{} more free, as measured", Bytes(more)),
         Err(_) => format!(
-            "{} less free, as measured: others wrote",
+            "{} less free, as measured: others wrote, or hold what was let go",
             Bytes(growth.unsigned_abs())
         ),
     };

@@ -152,6 +152,10 @@ fn kills(kind: &str, clones: usize) {
         .and_then(|n| n.parse().ok())
         .unwrap_or(12u64);
     let files = ["a", "b", "c"].map(|name| scratch.path().join(name));
+    let engine: &[&str] = match clones {
+        0 => &[],
+        _ => &["--engine", "btrfs-share-range"],
+    };
     let mut numbers = Numbers::new(count);
     // The duration of a whole run here, measured again whenever one completes.
     let mut whole = Duration::from_millis(400);
@@ -173,7 +177,7 @@ fn kills(kind: &str, clones: usize) {
         let contents = hashes(scratch.path());
         let delay = whole.mul_f64(numbers.fraction());
         let begun = Instant::now();
-        let mut child = spawn(indef().args(["run", "--quiet"]).args(&files));
+        let mut child = spawn(indef().args(["run", "--quiet"]).args(engine).args(&files));
         thread::sleep(delay);
         let ended = child.try_wait().unwrap();
         child.kill().unwrap();
@@ -225,7 +229,7 @@ fn kills(kind: &str, clones: usize) {
     }
     eprintln!("{kind}: {early} runs killed, {late} were faster");
     assert_eq!(early, count, "too few runs were hit");
-    let ran = indef().arg("run").args(&files).ran();
+    let ran = indef().arg("run").args(engine).args(&files).ran();
     assert_eq!(ran.status, 0, "{kind}: {ran:?}");
     for file in &files {
         assert!(fragments(file) < 16, "{kind}: {}", fragments(file));

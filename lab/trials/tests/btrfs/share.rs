@@ -428,6 +428,31 @@ fn loop_a_target_that_is_written_meanwhile_keeps_what_was_written() {
     bench.fs.fsck().unwrap();
 }
 
+/// What the target wrote before its copy was made is in the copy and in no holder: these keep sharing with each other.
+#[test]
+fn loop_a_target_that_is_written_before_it_is_copied_takes_nothing_from_others() {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(16), 2, 0);
+    let states = family.states();
+    let before = used(&mut bench);
+    // In the page cache only, in one unit of each four.
+    let path = family.path.clone();
+    let file = File::options().write(true).open(&path).unwrap();
+    for block in (0..4096_u64).step_by(2048) {
+        file.write_all_at(&[b'!'; 4096], block * 4096).unwrap();
+    }
+    drop(file);
+    interrupted(&bench, &path, || {}).unwrap();
+    let holders: Vec<State> = states[1..].iter().map(State::check).collect();
+    assert_eq!(holders[0].layout, holders[1].layout);
+    assert_eq!(shared_bytes(&holders[0]), 16 << 20);
+    let now = State::of(&family.path);
+    assert_eq!(shared_bytes(&now), (16 << 20) - 2 * 4096);
+    let after = used(&mut bench);
+    assert!(after < before + (2 << 12) + (1 << 20), "{before}, {after}");
+    bench.fs.fsck().unwrap();
+}
+
 #[test]
 fn loop_a_snapshot_that_is_deleted_meanwhile_is_left_out() {
     let Some(mut bench) = bench("") else { return };

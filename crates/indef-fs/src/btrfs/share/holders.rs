@@ -25,7 +25,7 @@ use rustix::{
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use super::{claims::Claim, select::FileParts};
+use super::{claims::Claim, looking, select::FileParts};
 use crate::{
     Refusal, Target, map,
     root::{is_regular, look_at, reopen},
@@ -43,6 +43,17 @@ const MOST_PARTS: usize = 64 << 10;
 pub(super) struct HolderId {
     subvolume: u64,
     inode: u64,
+}
+
+impl HolderId {
+    /// Whether it is in a subvolume, and not in a tree of the kernel's own: a balance keeps what it moves in a
+    /// file that can be opened, too (`BTRFS_DATA_RELOC_TREE_OBJECTID`).
+    const fn is_users(self) -> bool {
+        const TOP: u64 = 5;
+        const FIRST: u64 = 256;
+        const LAST: u64 = 256_u64.wrapping_neg();
+        self.subvolume == TOP || (self.subvolume >= FIRST && self.subvolume <= LAST)
+    }
 }
 
 /// A holder that was found.
@@ -204,19 +215,19 @@ impl Finder {
                 range.0 = range.0.min(reference.offset);
                 range.1 = range.1.max(reference.offset);
             };
-            let mut asked = self
-                .holders
-                .of(&target.file, extent)
-                .map(|all| all.for_each(&mut add));
+            let mut asked = {
+                let _looking = looking();
+                let all = self.holders.of(&target.file, extent);
+                all.map(|all| all.for_each(&mut add))
+            };
             if is(&asked, Errno::NOENT) && !self.synced {
                 // The tree has it after the next commit.
                 self.synced = true;
                 rustix::fs::syncfs(&target.file)
                     .map_err(|errno| target.error("write the file system back", None, errno))?;
-                asked = self
-                    .holders
-                    .of(&target.file, extent)
-                    .map(|all| all.for_each(&mut add));
+                let _looking = looking();
+                let all = self.holders.of(&target.file, extent);
+                asked = all.map(|all| all.for_each(&mut add));
             }
             let reason = match &asked {
                 Ok(()) if elsewhere => Some(SkipReason::HoldersDiffer),
@@ -246,11 +257,13 @@ impl Finder {
         first: u64,
         last: u64,
     ) -> Result<Option<Holder>, Refusal> {
+        if !id.is_users() {
+            return Err(SkipReason::HoldersUnreachable.into());
+        }
         let facts = match self.parts.inode(&target.file, id.subvolume, id.inode) {
             Ok(Some(facts)) => facts,
             Ok(None) => return Ok(None),
             error if is(&error, Errno::NOENT) => return Ok(None),
-            // A tree of the kernel's own, as while the file system is balanced.
             Err(_) => return Err(SkipReason::HoldersUnreachable.into()),
         };
         let handle = FileHandle::Btrfs {

@@ -44,6 +44,8 @@ mod relocation;
 mod select;
 mod window;
 
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
 use indef_core::{SkipReason, layout::ExtentFlags};
 use linux_abi::{
     fiemap::Mapper,
@@ -60,6 +62,23 @@ use crate::{
     CountedRange, EngineKind, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation,
     Relocator, Target, map::next_batch,
 };
+
+/// Looking for holders, and changing them, one at a time: kernels are reported to loop in `add_all_parents` until the
+/// machine is restarted where threads do both to the same inodes or extents (docs/btrfs-kernel.md of bees, which
+/// knows of no version without). Comparisons may be at the same time.
+static LOOK_OR_SHARE: RwLock<()> = RwLock::new(());
+
+/// Held while holders are asked for.
+fn looking() -> RwLockWriteGuard<'static, ()> {
+    LOOK_OR_SHARE
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held while a holder gets other blocks.
+fn sharing() -> RwLockReadGuard<'static, ()> {
+    LOOK_OR_SHARE.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The engine.
 #[derive(Debug)]
@@ -82,7 +101,7 @@ impl BtrfsShareRange {
         let is_plain = ["nodatasum", "nodatacow"]
             .iter()
             .any(|option| fs.has_mount_option(option));
-        if options.allow_unshare || is_forced || is_plain {
+        if options.allow_unshare || options.reclaim || is_forced || is_plain {
             return Err(SkipReason::NoEngine.into());
         }
         let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH;
@@ -99,6 +118,11 @@ impl BtrfsShareRange {
 impl Relocator for BtrfsShareRange {
     fn name(&self) -> &'static str {
         EngineKind::BtrfsShareRange.name()
+    }
+
+    /// Parts of a file have the same holders.
+    fn splits(&self) -> bool {
+        false
     }
 
     fn admit(&self, target: &Target) -> Result<(), Refusal> {

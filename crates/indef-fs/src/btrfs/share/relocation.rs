@@ -293,8 +293,9 @@ impl<'a> ShareRelocation<'a> {
             copy: &self.copy,
         };
         if let Some(window) = self.copied.front_mut() {
+            let mut is_changed = false;
             if !self.settled {
-                window.settle(place, &mut self.finder, &mut self.mapper)?;
+                is_changed = window.settle(place, &mut self.finder, &mut self.mapper)?;
                 self.settled = true;
             }
             match window.step(place, &mut self.mapper) {
@@ -320,6 +321,9 @@ impl<'a> ShareRelocation<'a> {
                     self.copied.pop_front();
                     self.settled = false;
                 }
+            }
+            if is_changed {
+                self.note(SkipReason::Changed);
             }
             return Ok(Step::Working(moved));
         }

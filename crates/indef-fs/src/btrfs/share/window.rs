@@ -20,12 +20,13 @@ use rustix::{
     fs::{FallocateFlags, fallocate},
     io::Errno,
 };
-use units::{Bytes, FileOffset, FileRange};
+use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     claims::Claim,
     holders::{Finder, Holder},
     select::{Segment, UNIT, change, clipped, placed},
+    sharing,
 };
 use crate::{CacheRecord, Moved, RangeCopier, Refusal, Target, cache::read_ahead, cut::cut, map};
 
@@ -148,13 +149,13 @@ impl Window {
         })
     }
 
-    /// Wait until the copy is on the device, and see where it lies.
+    /// Wait until the copy is on the device, and see where it lies. Returns whether some of it is out of date.
     pub(super) fn settle(
         &mut self,
         place: Place<'_>,
         finder: &mut Finder,
         mapper: &mut Mapper,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let Place { target, copy } = place;
         for run in &self.runs {
             wait_writeback(copy, run.start.get(), run.len.get())
@@ -175,7 +176,7 @@ impl Window {
                     let new = finder.extents_of_copy(target, copy, *run)?;
                     self.claim.add(new.into_iter());
                 }
-                return Ok(());
+                return self.leave_out_changed(place, mapper);
             }
         }
         Err(SkipReason::Unsupported.into())
@@ -262,6 +263,25 @@ impl Window {
         done
     }
 
+    /// Leave out units of which the target has other blocks than were found, or data that is not written back: the copy
+    /// may have what no holder has, and none of them could follow. Returns whether there were any.
+    fn leave_out_changed(
+        &mut self,
+        place: Place<'_>,
+        mapper: &mut Mapper,
+    ) -> Result<bool, Refusal> {
+        let Place { target, .. } = place;
+        let mut now = Vec::new();
+        for run in &self.runs {
+            let layout = map(&target.file, &target.path, *run, true, mapper)?;
+            now.extend(layout.clipped(*run));
+        }
+        let (now, all) = (Layout::new(now), self.units.len());
+        let is_same = |unit: &FileRange| places(&now, *unit) == places(&self.layout, *unit);
+        self.units.retain(is_same);
+        Ok(self.units.len() < all)
+    }
+
     /// Open a holder that has something of a unit, and begin to read that.
     fn open(
         &self,
@@ -290,6 +310,7 @@ impl Window {
         for segment in segments {
             let len = segment.compared(size);
             let (from, to) = (segment.copy.get(), segment.file.get());
+            let _sharing = sharing();
             match dedupe_range(&place.target.file, from, &file, to, len.get()) {
                 Ok(Compared::Shared) => {}
                 Ok(Compared::Different) | Err(_) => kept += len,
@@ -309,6 +330,21 @@ impl Window {
             let _ = fallocate(place.copy, punch, run.start.get(), run.len.get());
         }
     }
+}
+
+/// The places of a range, joined where one goes on as the next.
+fn places(layout: &Layout, range: FileRange) -> Vec<(FileOffset, PhysOffset, Bytes)> {
+    let mut joined: Vec<(FileOffset, PhysOffset, Bytes)> = Vec::new();
+    for extent in layout.clipped(range) {
+        let Extent {
+            file, phys, len, ..
+        } = extent;
+        match joined.last_mut() {
+            Some(last) if last.0 + last.2 == file && last.1 + last.2 == phys => last.2 += len,
+            _ => joined.push((file, phys, len)),
+        }
+    }
+    joined
 }
 
 /// Whether it has a place, in which it lies as it is.
@@ -384,9 +420,11 @@ fn take(
         for segment in left {
             let len = segment.compared(file.size);
             let (from, to) = (segment.copy.get(), segment.file.get());
+            let sharing = sharing();
             let begun = Instant::now();
             let compared = dedupe_range(place.copy, from, file.file, to, len.get());
             moved.note_lock(begun.elapsed().into(), len);
+            drop(sharing);
             match compared {
                 Ok(Compared::Shared) => {}
                 Ok(Compared::Different) => again.push(segment),
