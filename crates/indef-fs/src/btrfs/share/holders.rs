@@ -25,7 +25,7 @@ use rustix::{
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use super::{claims::Claim, looking, select::FileParts};
+use super::{apart::looking, claims::Claim, select::FileParts};
 use crate::{
     Refusal, Target, map,
     root::{is_regular, look_at, reopen},

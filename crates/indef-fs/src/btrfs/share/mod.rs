@@ -38,13 +38,12 @@
 //! Parts of a file that nobody shares move afterwards in the way of that engine, with what is compressed. A file
 //! without shared extents is not taken at all, unless this engine was asked for by name; then it moves those, too.
 
+mod apart;
 mod claims;
 mod holders;
 mod relocation;
 mod select;
 mod window;
-
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use indef_core::{SkipReason, layout::ExtentFlags};
 use linux_abi::{
@@ -62,23 +61,6 @@ use crate::{
     CountedRange, EngineKind, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation,
     Relocator, Target, map::next_batch,
 };
-
-/// Looking for holders, and changing them, one at a time: kernels are reported to loop in `add_all_parents` until the
-/// machine is restarted where threads do both to the same inodes or extents (docs/btrfs-kernel.md of bees, which
-/// knows of no version without). Comparisons may be at the same time.
-static LOOK_OR_SHARE: RwLock<()> = RwLock::new(());
-
-/// Held while holders are asked for.
-fn looking() -> RwLockWriteGuard<'static, ()> {
-    LOOK_OR_SHARE
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Held while a holder gets other blocks.
-fn sharing() -> RwLockReadGuard<'static, ()> {
-    LOOK_OR_SHARE.read().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The engine.
 #[derive(Debug)]
@@ -150,7 +132,8 @@ impl Relocator for BtrfsShareRange {
         ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
-        relocation::begin(self, target, subvolume(target)?, ranges, copier)
+        let of_engine = (&self.fs, self.takes_unshared);
+        relocation::begin(of_engine, target, subvolume(target)?, ranges, copier)
     }
 }
 

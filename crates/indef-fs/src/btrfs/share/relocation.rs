@@ -11,14 +11,13 @@ use rustix::{
 use units::{Bytes, FileRange};
 
 use super::{
-    BtrfsShareRange,
     claims::{Claim, Claims},
     holders::{Finder, Found},
     select::{FileParts, select},
     window::{Place, Window},
 };
 use crate::{
-    CountedRange, Moved, RangeCopier, Refusal, Relocation, Step, StepLimit, Target,
+    CountedRange, Filesystem, Moved, RangeCopier, Refusal, Relocation, Step, StepLimit, Target,
     btrfs::{
         call::Recent,
         relocation::BtrfsRelocation,
@@ -35,7 +34,9 @@ const FS_NOCOMP_FL: u32 = 0x400;
 
 /// See [`crate::Relocator::begin`].
 pub(super) struct ShareRelocation<'a> {
-    engine: &'a BtrfsShareRange,
+    fs: &'a Filesystem,
+    /// Ranges that nobody shares move in the same way.
+    takes_unshared: bool,
     target: &'a Target,
     subvolume: u64,
     copier: &'a dyn RangeCopier,
@@ -61,7 +62,7 @@ pub(super) struct ShareRelocation<'a> {
 
 /// Begin to move ranges: of those that nobody shares, only some or all with the other engine.
 pub(super) fn begin<'a>(
-    engine: &'a BtrfsShareRange,
+    (fs, takes_unshared): (&'a Filesystem, bool),
     target: &'a Target,
     subvolume: u64,
     ranges: &[CountedRange],
@@ -77,7 +78,8 @@ pub(super) fn begin<'a>(
         return Err(SkipReason::OutOfRange.into());
     }
     let mut new = ShareRelocation {
-        engine,
+        fs,
+        takes_unshared,
         target,
         subvolume,
         copier,
@@ -176,7 +178,7 @@ impl<'a> ShareRelocation<'a> {
             .iter_mut()
             .map(|holder| std::mem::take(&mut holder.has))
             .collect();
-        let selected = select(asked, &target, &theirs, staying, self.engine.takes_unshared);
+        let selected = select(asked, &target, &theirs, staying, self.takes_unshared);
         for reason in selected.reasons {
             self.note(reason);
         }
@@ -271,7 +273,7 @@ impl<'a> ShareRelocation<'a> {
         if rest.is_empty() {
             return Err(SkipReason::NoGain.into());
         }
-        BtrfsRelocation::begin(&self.engine.fs, false, false, self.target, &rest)
+        BtrfsRelocation::begin(self.fs, false, false, self.target, &rest)
     }
 
     fn advance(&mut self, limit: StepLimit) -> Result<Step, Refusal> {

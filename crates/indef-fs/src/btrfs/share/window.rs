@@ -23,10 +23,10 @@ use rustix::{
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
+    apart::sharing,
     claims::Claim,
     holders::{Finder, Holder},
     select::{Segment, UNIT, change, clipped, placed},
-    sharing,
 };
 use crate::{CacheRecord, Moved, RangeCopier, Refusal, Target, cache::read_ahead, cut::cut, map};
 
