@@ -14,8 +14,6 @@ use crate::sync::lock;
 pub(crate) struct Chosen {
     /// The engine; also where it refuses, if there is one for this kind of file system.
     pub(crate) engine: Option<EngineKind>,
-    /// The engine for files with ranges that are shared, which stay so.
-    pub(crate) shared: Option<EngineKind>,
     /// It can only move whole files.
     pub(crate) whole_files: bool,
     /// The reason for which nothing of this file system is moved.
@@ -59,15 +57,11 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
         ..EngineOptions::default()
     };
     let mut refused: Option<SkipReason> = None;
-    let mut shared = None;
     for kind in kinds.iter().copied().filter(|kind| fs.may_use(*kind)) {
         match relocator(kind, fs, &options) {
-            // Where it is not asked for, it leaves files alone of which nothing is shared.
-            Ok(_) if kind.keeps_sharing() && wanted.is_none() => shared = Some(kind),
             Ok(engine) => {
                 return Chosen {
                     engine: Some(kind),
-                    shared: shared.or(kind.keeps_sharing().then_some(kind)),
                     whole_files: engine.moves_whole_files(),
                     refused: None,
                 };
@@ -84,11 +78,9 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
             }
         }
     }
-    let first = { kinds.into_iter() }
-        .find(|kind| fs.may_use(*kind) && (wanted.is_some() || !kind.keeps_sharing()));
+    let first = kinds.into_iter().find(|kind| fs.may_use(*kind));
     Chosen {
         engine: first,
-        shared: None,
         whole_files: false,
         refused: Some(refused.unwrap_or(SkipReason::NoEngine)),
     }

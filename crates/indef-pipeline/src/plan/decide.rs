@@ -50,11 +50,9 @@ impl Basis<'_> {
     ) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
         let Chosen {
             engine,
-            shared,
             whole_files,
             refused: no_engine,
         } = self.engines.of(&found.fs);
-        let shared = shared.filter(|_| !self.options.allow_unshare);
         let (layout, refused) = match found.result {
             Ok(layout) => (layout, None),
             Err(Refusal::Skip(reason)) => (Layout::default(), Some(reason)),
@@ -98,7 +96,7 @@ impl Basis<'_> {
                 options.to_mut().on_rows = true;
                 self.on_rows.store(true, Ordering::Relaxed);
             }
-            if shared.is_some() {
+            if engine.is_some_and(EngineKind::keeps_sharing) {
                 options.to_mut().keeps_sharing = true;
             }
             let mut chunks = plan_file(&options, &facts);
@@ -124,11 +122,6 @@ impl Basis<'_> {
             .or((self.options.reclaim_ratio.is_some() && chunks.is_empty())
                 .then_some(SkipReason::AllReached))
             .or_else(|| untouched_reason(&chunks));
-        let has_shared = || {
-            let mut extents = layout.extents().iter();
-            extents.any(|extent| extent.flags.contains(ExtentFlags::SHARED))
-        };
-        let engine = shared.filter(|_| has_shared()).or(engine);
         let (fs, engine) = self.names.of(found.fs.kind, engine);
         let plan = FilePlan {
             path: found.path,

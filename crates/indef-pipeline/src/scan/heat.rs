@@ -151,7 +151,8 @@ impl Heat {
         &self,
         path: &Path,
         id: &TargetId,
-        ((size, block_size), layout, keeps_sharing): ((Bytes, Bytes), &Layout, bool),
+        (size, block_size): (Bytes, Bytes),
+        layout: &Layout,
         geometries: &Geometries,
     ) -> FileHeat {
         let Some(accesses) = self.accesses.of(id) else {
@@ -172,11 +173,7 @@ impl Heat {
             layout,
             accesses: Some(accesses),
         };
-        let mut options = geometries.options(&self.options, id.dev);
-        if keeps_sharing {
-            options.to_mut().keeps_sharing = true;
-        }
-        for chunk in plan_file(&options, &facts) {
+        for chunk in plan_file(&geometries.options(&self.options, id.dev), &facts) {
             let requests = chunk.reads.saturating_mul(chunk.dolf);
             heat.read.requests = heat.read.requests.saturating_add(requests);
             if chunk.gain <= 0.0 {

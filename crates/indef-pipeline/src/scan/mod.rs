@@ -222,9 +222,10 @@ fn look(
     let dopf = layout.windowed_dopf(options.io_size, &geometries.of(found.fs.dev));
     // For a contiguous file it is known without a plan and without an engine that nothing is
     // worth moving.
-    let chosen = (extents > 1).then(|| engines.of(&found.fs));
-    let skip = skip.or(chosen.and_then(|chosen| chosen.refused));
-    let keeps_sharing = chosen.is_some_and(|chosen| chosen.shared.is_some());
+    let skip = skip.or_else(|| match extents {
+        0 | 1 => None,
+        _ => engines.of(&found.fs).refused,
+    });
     let (mut worth_moving, mut shared, mut saved_requests) = (Bytes::ZERO, Bytes::ZERO, 0);
     if extents > 1 && skip.is_none() {
         let facts = FileFacts {
@@ -233,11 +234,7 @@ fn look(
             layout: &layout,
             accesses: None,
         };
-        let mut options = geometries.options(options, found.fs.dev);
-        if keeps_sharing {
-            options.to_mut().keeps_sharing = true;
-        }
-        let chunks = plan_file(&options, &facts);
+        let chunks = plan_file(&geometries.options(options, found.fs.dev), &facts);
         for chunk in &chunks {
             match chunk.decision {
                 Decision::Migrate => {
@@ -251,8 +248,7 @@ fn look(
     }
     let heat = heat.map(|heat| {
         let sizes = (found.size, found.block_size);
-        let facts = (sizes, &layout, keeps_sharing);
-        heat.of(&found.path, &found.id, facts, geometries)
+        heat.of(&found.path, &found.id, sizes, &layout, geometries)
     });
     Ok(FileScan {
         heat,
