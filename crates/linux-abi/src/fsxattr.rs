@@ -19,6 +19,8 @@ bitflags::bitflags! {
         const REALTIME = 0x1;
         /// Space was allocated in advance on purpose.
         const PREALLOC = 0x2;
+        /// Cannot be changed.
+        const IMMUTABLE = 0x8;
         /// Has an extent size hint.
         const EXTSIZE = 0x800;
         /// "Do not defragment": backup and defragmentation programs leave the file alone.

@@ -39,8 +39,6 @@ pub(crate) const ATTRIBUTE: &str = "user.hammer";
 const DSYNC: OFlags = OFlags::from_bits_retain(0o10000);
 /// Blocks of a file that replaces another one.
 const REPLACEMENT: u32 = 256;
-/// `FS_XFLAG_IMMUTABLE` (linux/fs.h, v6.1).
-const IMMUTABLE: u32 = 0x8;
 /// Largest number of bytes between the blocks of scattered files.
 const BETWEEN: u64 = 16 << 20;
 
@@ -294,7 +292,7 @@ impl Actor<'_> {
             What::Immutable => {
                 let file = open()?;
                 let attributes = Attributes::get(&file)?;
-                let flags = attributes.flags() | Flags::from_bits_retain(IMMUTABLE);
+                let flags = attributes.flags() | Flags::IMMUTABLE;
                 attributes.with_flags(flags).set(&file)?;
                 thread::sleep(Duration::from_millis(3));
                 attributes.set(&file)?;

@@ -20,6 +20,7 @@
 
 mod actor;
 mod age;
+mod checker;
 mod director;
 mod disk;
 mod examine;

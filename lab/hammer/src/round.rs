@@ -327,7 +327,6 @@ fn quiet_end(
     let exactly = Window::default();
     let mut findings = after("live", || Ok(examine(disk.path(), &model, exactly)));
     disk.unmount()?;
-    disk.fsck()?;
     disk.mount()?;
     findings.merge(examine(disk.path(), &model, exactly));
     findings.merge(examine_snapshots(disk.path(), &hammered.snapshots));
@@ -345,6 +344,7 @@ fn quiet_end(
         ));
     }
     disk.unmount()?;
+    disk.fsck()?;
     Ok(findings)
 }
 
