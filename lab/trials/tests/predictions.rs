@@ -134,7 +134,7 @@ fn predictions_hold(name: &'static str) {
             println!("{name:15} depth {depth:2}: hidden");
             continue;
         }
-        if case.found == Err(CannotCalibrate::NoDifference) {
+        if let Err(CannotCalibrate::NoDifference { .. }) = case.found {
             // Then there must be none.
             let after = mean_ns(&read(&case.device, &case.file.contiguous, depth, READS, 5));
             let saved = match case.before_ns > 0.0 {

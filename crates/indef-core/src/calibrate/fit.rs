@@ -40,6 +40,8 @@ pub(super) struct Fit {
     pub(super) coefficients: [f64; COLUMNS],
     /// Their covariances, from which standard errors follow.
     pub(super) covariances: [[f64; COLUMNS]; COLUMNS],
+    /// The same if no coefficient were held at 0 for being negative.
+    pub(super) free_covariances: [[f64; COLUMNS]; COLUMNS],
     /// Standard deviation of an observation of weight 1.
     pub(super) scale: f64,
     pub(super) r_squared: f64,
@@ -55,11 +57,21 @@ impl Fit {
 
     /// The standard error of a sum of the coefficients, each times a factor.
     pub(super) fn error_of(&self, factors: &[f64; COLUMNS]) -> f64 {
-        let variance: f64 = (0..COLUMNS)
-            .map(|i| factors[i] * dot(&self.covariances[i], factors))
-            .sum();
-        variance.max(0.0).sqrt()
+        deviation(&self.covariances, factors)
     }
+
+    /// The most that a sum of the coefficients may be, `errors` standard errors above the fit.
+    pub(super) fn most_of(&self, factors: &[f64; COLUMNS], errors: f64) -> f64 {
+        self.sum_of(factors).max(0.0) + errors * deviation(&self.free_covariances, factors)
+    }
+}
+
+/// The standard deviation of a sum of values with these covariances, each times a factor.
+fn deviation(covariances: &[[f64; COLUMNS]; COLUMNS], factors: &[f64; COLUMNS]) -> f64 {
+    let variance: f64 = (0..COLUMNS)
+        .map(|i| factors[i] * dot(&covariances[i], factors))
+        .sum();
+    variance.max(0.0).sqrt()
 }
 
 /// Weighted sums of products, from which every subset of columns can be solved.
@@ -232,7 +244,7 @@ pub(super) fn robust(rows: &[Observation], usable: [bool; COLUMNS]) -> Fit {
             }
         }
     }
-    state.finish(rows, &trust, &scales)
+    state.finish(rows, &trust, &scales, usable)
 }
 
 /// The weight of an observation whose error is `error` standard deviations.
@@ -294,8 +306,23 @@ impl Iterate {
         (0..COLUMNS).any(|i| difference(i) > size * 1e-9)
     }
 
-    fn finish(self, rows: &[Observation], trust: &[f64], scales: &[f64; COLUMNS]) -> Fit {
-        let inverse = self.normal.inverse(self.subset).unwrap_or_default();
+    fn finish(
+        self,
+        rows: &[Observation],
+        trust: &[f64],
+        scales: &[f64; COLUMNS],
+        usable: u32,
+    ) -> Fit {
+        let covariances = |inverse: [[f64; COLUMNS]; COLUMNS]| {
+            std::array::from_fn(|i| {
+                std::array::from_fn(|j| {
+                    self.scale * self.scale * inverse[i][j] / (scales[i] * scales[j])
+                })
+            })
+        };
+        // Columns that say the same are told by one of them.
+        let fewer = [usable, usable & !(1 << SPLIT), usable & !(1 << SPLIT | 1 << DOPF)];
+        let free = fewer.iter().find_map(|subset| self.normal.inverse(*subset));
         let (mut weight, mut sum) = (0.0, 0.0);
         for (row, trust) in rows.iter().zip(trust) {
             weight += row.weight * trust;
@@ -313,11 +340,8 @@ impl Iterate {
         };
         Fit {
             coefficients: std::array::from_fn(|i| self.solution[i] / scales[i]),
-            covariances: std::array::from_fn(|i| {
-                std::array::from_fn(|j| {
-                    self.scale * self.scale * inverse[i][j] / (scales[i] * scales[j])
-                })
-            }),
+            covariances: covariances(self.normal.inverse(self.subset).unwrap_or_default()),
+            free_covariances: covariances(free.unwrap_or_default()),
             scale: self.scale,
             r_squared: if all > 0.0 {
                 (1.0 - left / all).clamp(0.0, 1.0)

@@ -62,6 +62,10 @@ const PRIORS: (f64, f64) = (0.5, 1e6);
 /// Number of standard errors by which the cost of fragments must differ from zero.
 const SIGNIFICANT: f64 = 3.0;
 
+/// Where fragments show no cost, the largest share of the time of the reads that they may have all the
+/// same (by [`SIGNIFICANT`] errors) before it is unknown.
+const LITTLE_PCT: u32 = 10;
+
 /// Number of standard deviations by which the time of a single range may differ from the model.
 const LIMIT: f64 = 3.0;
 
@@ -245,11 +249,22 @@ pub enum CannotCalibrate {
         "reads waited for each other, which hides what fragments cost; trace with fewer readers at a time"
     )]
     Hidden,
-    /// Fragments show no cost in time.
+    /// Fragments cost no more than [`LITTLE_PCT`] % of the time of the reads.
     #[error(
-        "the times seen do not show that fragmented ranges are slower than contiguous ones on this device"
+        "the times seen do not show that fragmented ranges are slower than contiguous ones on this device: at most {at_most_pct} %"
     )]
-    NoDifference,
+    NoDifference {
+        /// Of the time of the reads.
+        at_most_pct: u32,
+    },
+    /// Fragments show no cost in time, but might well have one.
+    #[error(
+        "the times scatter so much that fragments may cost anything up to {at_most_pct} % of them; trace for longer, or while less else runs"
+    )]
+    Unclear {
+        /// Of the time of the reads.
+        at_most_pct: u32,
+    },
 }
 
 /// Find the weights that explain the samples best.
@@ -315,9 +330,12 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
     if !clear(&[DOLF, SPLIT]) && !clear(&[DOPF]) {
         let busy = load.is_some_and(|load| load.mean_ahead > IDLE);
         let others_pay = busy && cost_error > 0.0 && cost_error * SIGNIFICANT < 1.0;
-        return Err(match others_pay {
-            true => CannotCalibrate::Hidden,
-            false => CannotCalibrate::NoDifference,
+        let most = fit.most_of(&fragments, SIGNIFICANT) / mean_time(&rows).max(1.0);
+        let at_most_pct = (most * 100.0).ceil() as u32;
+        return Err(match () {
+            () if others_pay => CannotCalibrate::Hidden,
+            () if at_most_pct <= LITTLE_PCT => CannotCalibrate::NoDifference { at_most_pct },
+            () => CannotCalibrate::Unclear { at_most_pct },
         });
     }
     let [base, byte, fragment, dopf, ahead, _] = fit.coefficients.map(finite);
@@ -349,6 +367,13 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
         },
         cost_error,
     })
+}
+
+/// The weighted mean of the times, in nanoseconds.
+fn mean_time(rows: &[Observation]) -> f64 {
+    let weight: f64 = rows.iter().map(|row| row.weight).sum();
+    let sum: f64 = rows.iter().map(|row| row.weight * row.y).sum();
+    finite(sum / weight.max(f64::MIN_POSITIVE))
 }
 
 /// The weighted mean of each column.

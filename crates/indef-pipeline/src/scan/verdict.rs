@@ -94,7 +94,7 @@ impl Verdict {
         let read = &tally.read;
         match heat.calibration {
             _ if read.requests == 0 => Self::NotRead,
-            Err(why @ CannotCalibrate::NoDifference) => Self::NoCost(why),
+            Err(why @ CannotCalibrate::NoDifference { .. }) => Self::NoCost(why),
             _ if read.movable == Bytes::ZERO => nothing,
             // How much faster a busy device would be is not known.
             Ok(found) if found.is_busy() => Self::WorthMoving {
