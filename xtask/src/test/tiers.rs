@@ -28,7 +28,7 @@ pub(crate) enum Tier {
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel; and those with a kernel that is built
 /// only on request (`cargo lab kernels --die-hints`).
-const FURTHER: [(&str, &str); 28] = [
+const FURTHER: [(&str, &str); 30] = [
     // Its engine is only used by name; the space that a kill leaves is not understood in full.
     ("cli", "loop_stop::loop_kills_on_btrfs_with_reflinks"),
     ("vm_die_hints", "vm_"),
@@ -92,6 +92,9 @@ const FURTHER: [(&str, &str); 28] = [
         "space::vm_6_1_moved_files_survive_a_smaller_file_system",
     ),
     ("vm_trace", "vm_collects_on_the_newest"),
+    ("vm", "offload::vm_6_1_files_become_contiguous_on_flashd"),
+    // As its twins with fewer.
+    ("shapes", "loop_fragment_makes_65536_fragments"),
 ];
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
