@@ -61,7 +61,10 @@ fn let_end_after_its_blocks(path: &Path) -> Result<()> {
     let mut end = file.metadata()?.len();
     let mut mapper = Mapper::default();
     let mut from = 0;
-    while let Some(last) = mapper.batch(&file, from, u64::MAX - from, FLAG_SYNC)?.last() {
+    while let Some(last) = mapper
+        .batch(&file, from, u64::MAX - from, FLAG_SYNC)?
+        .last()
+    {
         from = last.logical + last.length;
         end = end.max(from);
         if ExtentFlags::from_bits_retain(last.flags).contains(ExtentFlags::LAST) {

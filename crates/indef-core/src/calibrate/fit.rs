@@ -321,7 +321,11 @@ impl Iterate {
             })
         };
         // Columns that say the same are told by one of them.
-        let fewer = [usable, usable & !(1 << SPLIT), usable & !(1 << SPLIT | 1 << DOPF)];
+        let fewer = [
+            usable,
+            usable & !(1 << SPLIT),
+            usable & !(1 << SPLIT | 1 << DOPF),
+        ];
         let free = fewer.iter().find_map(|subset| self.normal.inverse(*subset));
         let (mut weight, mut sum) = (0.0, 0.0);
         for (row, trust) in rows.iter().zip(trust) {

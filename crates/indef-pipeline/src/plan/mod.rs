@@ -137,7 +137,9 @@ impl Planner {
                 weigh::calibration(&options, &geometries, accesses, paths, jobs, cancel)
             });
         let nothing_to_gain = match &calibration {
-            Some(Err(why @ CannotCalibrate::NoDifference { .. })) if !self.ignore_times => Some(*why),
+            Some(Err(why @ CannotCalibrate::NoDifference { .. })) if !self.ignore_times => {
+                Some(*why)
+            }
             _ => None,
         };
         let calibration = calibration.filter(|_| self.measured);
