@@ -66,6 +66,7 @@ fn cut_off_the_logs(folder: &Path, blocks: u64, files: &mut [Known; 2]) -> Resul
     // section that F2FS keeps for it (more than `f_bavail` says, of f2fs-tools 1.16).
     let statistics = rustix::fs::statvfs(folder)?;
     let least = (blocks - statistics.f_bavail).div_ceil(SECTION) + 8;
+    no_checkpoints_by_time()?;
     // More than half a section: each move takes the next free one, as no checkpoint frees any.
     let mut large = Known::create(folder, 3)?;
     large.write(0, SECTION / 2 + 100, 1)?;
@@ -107,6 +108,21 @@ fn cut_off_the_logs(folder: &Path, blocks: u64, files: &mut [Known; 2]) -> Resul
         }
     }
     files.iter().try_for_each(Known::check_on_device)
+}
+
+/// Let F2FS checkpoint only when it is asked to: by default a slow kernel has one after another, at
+/// intervals of a minute.
+fn no_checkpoints_by_time() -> Result<()> {
+    let mut told = 0;
+    for entry in fs::read_dir("/sys/fs/f2fs")? {
+        let interval = entry?.path().join("cp_interval");
+        if interval.exists() {
+            fs::write(&interval, "86400").with_context(|| interval.display().to_string())?;
+            told += 1;
+        }
+    }
+    ensure!(told > 0, "no F2FS in /sys/fs/f2fs");
+    Ok(())
 }
 
 /// The cost of a move depends on the blocks, not on the hole between them: a move that examined
