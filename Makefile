@@ -5,14 +5,14 @@
 #
 # Both install the system packages that they need where they may (root), and else say what is
 # missing; without what compiles indef they stop. Further: check (some minutes, while working), proof
-# (hours), build, fresh, bench, figures, fuzz, install, install-lab, dist, deps, clean.
+# (hours), build, fresh, bench, figures, fuzz, install, lab, dist, packages, deps, clean.
 
 CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
 .PHONY: all build demo check test tests fmt clippy licences abi-check fresh bench experiments figures proof fuzz install \
-        install-lab dist \
+        uninstall lab install-lab uninstall-lab install-flashd uninstall-flashd dist packages \
         build-deps demo-deps deps clean
 
 all: build
@@ -90,15 +90,26 @@ proof: deps
 fuzz:
 	scripts/fuzz
 
-install: build
-	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install
+# Copies what `make build` made, so root needs no cargo: make && sudo make install. PREFIX and DESTDIR as usual.
+install uninstall:
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install $(if $(findstring un,$@),--uninstall)
 
-# The laboratory, which `indef demo --zns` runs.
-install-lab: build-deps
-	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install --lab
+# The laboratory, which `indef demo --zns` runs, and the software-defined SSD.
+lab: build-deps
+	$(CARGO) build --locked --release --package indef-lab --package flashd
+
+install-lab uninstall-lab:
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install --lab $(if $(findstring un,$@),--uninstall)
+
+install-flashd uninstall-flashd:
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install --flashd $(if $(findstring un,$@),--uninstall)
 
 dist: build-deps
 	$(CARGO) xtask dist
+
+# Packages of Debian with programs that need nothing of the system.
+packages: build-deps
+	$(CARGO) xtask packages
 
 build-deps:
 	@scripts/system-packages build

@@ -1,76 +1,39 @@
-//! The files of an installation, and tarballs of them: one of indef, one of its laboratory.
+//! Tarballs of indef and of its laboratory.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result, ensure};
 use source_tree::{release_binary, root, target};
 
-/// Both programs contain parts under it: indef its BPF programs, indef-lab the patches of
-/// `kernel/`.
-const LICENCES: [&str; 3] = ["LICENSE-MIT", "LICENSE-APACHE", "LICENSE-GPL-2.0"];
-
-/// Build indef for release and put all installed files below `folder`, laid out as below a prefix
-/// like /usr/local.
-pub(crate) fn stage(folder: &Path) -> Result<()> {
-    let binary = release_binary("indef")?;
-    copy(&binary, &folder.join("bin/indef"))?;
-
-    let man = folder.join("share/man/man1");
-    fs::create_dir_all(&man)?;
-    run(Command::new(&binary).args(["generate", "man"]).arg(&man))?;
-
-    let completions = tempfile::tempdir()?;
-    run(Command::new(&binary)
-        .args(["generate", "completions"])
-        .arg(completions.path()))?;
-    for (generated, place) in [
-        ("indef.bash", "share/bash-completion/completions/indef"),
-        ("_indef", "share/zsh/site-functions/_indef"),
-        ("indef.fish", "share/fish/vendor_completions.d/indef.fish"),
-    ] {
-        copy(&completions.path().join(generated), &folder.join(place))?;
-    }
-
-    let docs = folder.join("share/doc/indef");
-    let pages = [
-        "README.md",
-        "ARCHITECTURE.md",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-    ];
-    for name in pages.iter().chain(&LICENCES) {
-        copy(&root().join(name), &docs.join(name))?;
-    }
-    copy_files(&root().join("docs"), &docs.join("docs"))?;
-    copy_files(
-        &root().join("docs/experiments"),
-        &docs.join("docs/experiments"),
-    )?;
-    copy_files(
-        &root().join("packaging/systemd"),
-        &folder.join("lib/systemd/system"),
-    )
-}
-
-/// The same for indef-lab, which is installed beside indef.
-pub(crate) fn stage_lab(folder: &Path) -> Result<()> {
-    let binary = release_binary("indef-lab")?;
-    copy(&binary, &folder.join("bin/indef-lab"))?;
-    let docs = folder.join("share/doc/indef-lab");
-    for name in ["docs/lab.md", "docs/flashd.md"].iter().chain(&LICENCES) {
-        copy(&root().join(name), &docs.join(name))?;
-    }
-    Ok(())
-}
-
 /// Make `target/dist/indef-VERSION-ARCH-linux.tar.gz`, and `indef-lab-…`.
 pub(crate) fn tarballs() -> Result<()> {
-    tarball("indef", stage)?;
-    tarball("indef-lab", stage_lab)
+    tarball("indef", &[])?;
+    tarball("indef-lab", &["--lab"])
 }
 
-fn tarball(program: &str, stage: fn(&Path) -> Result<()>) -> Result<()> {
+/// Lay a program's files out below `folder` as on a machine: below `prefix` in it. The script knows
+/// the layout, `options` name the program to it.
+pub(crate) fn stage(
+    binaries: &Path,
+    options: &[&str],
+    folder: &Path,
+    prefix: &str,
+) -> Result<PathBuf> {
+    run(Command::new("scripts/install")
+        .args(options)
+        .current_dir(root())
+        .env("BINARIES", binaries)
+        .env("DESTDIR", folder)
+        .env("PREFIX", prefix))?;
+    Ok(folder.join(prefix.trim_start_matches('/')))
+}
+
+fn tarball(program: &str, options: &[&str]) -> Result<()> {
+    let binary = release_binary(program)?;
     let name = format!(
         "{program}-{}-{}-linux",
         env!("CARGO_PKG_VERSION"),
@@ -81,11 +44,21 @@ fn tarball(program: &str, stage: fn(&Path) -> Result<()>) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    stage(&folder)?;
+    let binaries = binary.parent().context("a program without a folder")?;
+    let staged = tempfile::tempdir_in(target())?;
+    let files = stage(binaries, options, staged.path(), "/usr/local")?;
+    fs::create_dir_all(&dist)?;
+    fs::rename(files, &folder)?;
     let tarball = dist.join(format!("{name}.tar.gz"));
     pack(&folder, &tarball)?;
     println!("{}", tarball.display());
     Ok(())
+}
+
+/// The time of all files in what is packed, as `SOURCE_DATE_EPOCH`
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+pub(crate) fn time_of_files() -> String {
+    std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".to_owned())
 }
 
 /// Pack a folder. Equal files give the same tarball wherever and whenever it is made: order, owners, times and
@@ -94,8 +67,7 @@ fn tarball(program: &str, stage: fn(&Path) -> Result<()>) -> Result<()> {
 fn pack(folder: &Path, tarball: &Path) -> Result<()> {
     let context = || format!("{}: no name", folder.display());
     let (parent, name) = (folder.parent(), folder.file_name());
-    // See https://reproducible-builds.org/specs/source-date-epoch/.
-    let time = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".to_owned());
+    let time = time_of_files();
     run(Command::new("tar")
         .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
         .arg(format!("--mtime=@{time}"))
@@ -109,29 +81,12 @@ fn pack(folder: &Path, tarball: &Path) -> Result<()> {
         .arg(name.with_context(context)?))
 }
 
-fn run(command: &mut Command) -> Result<()> {
+/// Run a program to its success.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
         .with_context(|| format!("cannot run {command:?}"))?;
     ensure!(status.success(), "{command:?}: {status}");
-    Ok(())
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to.parent().context("a path without a parent")?)?;
-    fs::copy(from, to)
-        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-    Ok(())
-}
-
-/// The files (not the folders) directly in `from`.
-fn copy_files(from: &Path, to: &Path) -> Result<()> {
-    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        }
-    }
     Ok(())
 }
 

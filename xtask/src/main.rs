@@ -6,9 +6,10 @@ mod abi;
 mod dist;
 mod fresh;
 mod licences;
+mod packages;
 mod test;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
 use debian_mirror::Mirror;
@@ -37,16 +38,11 @@ enum Chore {
     },
     /// Check the licences of all dependencies against the list in deny.toml
     Licences,
-    /// Put what an installation consists of into a folder: binary, man pages, completions, docs
-    Stage {
-        /// The folder; created
-        folder: PathBuf,
-        /// The laboratory (indef-lab) instead of indef
-        #[arg(long)]
-        lab: bool,
-    },
     /// Make release tarballs of indef and of indef-lab below target/dist
     Dist,
+    /// Make packages of Debian below target/packages, with statically linked programs, bills of materials and
+    /// checksums
+    Packages,
     Test(test::Test),
 }
 
@@ -60,9 +56,8 @@ fn main() -> ExitCode {
             architecture,
         } => debian_source(&suites, &architecture),
         Chore::Licences => licences::check(),
-        Chore::Stage { folder, lab: false } => dist::stage(&folder),
-        Chore::Stage { folder, lab: true } => dist::stage_lab(&folder),
         Chore::Dist => dist::tarballs(),
+        Chore::Packages => packages::build().map(drop),
         Chore::Test(test) => return exit_code(test::run(&test)),
     };
     exit_code(done.map(|()| ExitCode::SUCCESS))

@@ -16,7 +16,7 @@ mod run;
 
 use std::{
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     time::Instant,
 };
 
@@ -24,7 +24,12 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use rustix::fs::FlockOperation;
 
+use crate::packages;
+
 use self::{machine::MachineParts, root::Root, run::Runner};
+
+/// The script that tries packages.
+const TRY_PACKAGES: &str = "packaging/deb/try.sh";
 
 /// A user without any rights.
 const USER: u32 = 65534;
@@ -41,8 +46,28 @@ pub(crate) struct Fresh {
     #[arg(long = "release", value_name = "RELEASE")]
     releases: Vec<Release>,
     /// Run `make test` in the place of `make demo` (takes half an hour)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "packages")]
     test: bool,
+    /// Build the packages here (`cargo xtask packages`); install, use and remove them there
+    #[arg(long)]
+    packages: bool,
+}
+
+/// What is tried.
+enum Goal {
+    /// `make` with this, from the sources.
+    Make(&'static str),
+    /// These files of packages.
+    Packages(Vec<PathBuf>),
+}
+
+impl Goal {
+    fn name(&self) -> String {
+        match self {
+            Self::Make(goal) => format!("make {goal}"),
+            Self::Packages(_) => "packages".to_owned(),
+        }
+    }
 }
 
 /// A release of Debian.
@@ -90,7 +115,12 @@ pub(crate) fn run(options: &Fresh) -> Result<()> {
     let _lock = lock(&folder)?;
     root::remove_left_over(&folder)?;
 
-    let goal = if options.test { "test" } else { "demo" };
+    let goal = match (options.packages, options.test) {
+        (true, _) => Goal::Packages(packages::build()?),
+        (false, true) => Goal::Make("test"),
+        (false, false) => Goal::Make("demo"),
+    };
+    let told = goal.name();
     let mut releases = options.releases.clone();
     if releases.is_empty() {
         releases = Release::value_variants().to_vec();
@@ -99,12 +129,12 @@ pub(crate) fn run(options: &Fresh) -> Result<()> {
     for release in releases {
         let name = format!("Debian {}", release.number());
         let began = Instant::now();
-        let tried = try_in(release, goal, &machine, &runner, &folder);
+        let tried = try_in(release, &goal, &machine, &runner, &folder);
         let after = began.elapsed().as_secs();
         match tried {
-            Ok(()) => println!("fresh: {name}: make {goal} passed ({after} s in all)"),
+            Ok(()) => println!("fresh: {name}: {told} passed ({after} s in all)"),
             Err(error) => {
-                println!("fresh: {name}: make {goal} FAILED after {after} s: {error:#}");
+                println!("fresh: {name}: {told} FAILED after {after} s: {error:#}");
                 failed.push(name);
             }
         }
@@ -132,7 +162,7 @@ fn lock(folder: &Path) -> Result<File> {
 
 fn try_in(
     release: Release,
-    goal: &str,
+    goal: &Goal,
     machine: &MachineParts,
     runner: &Runner,
     folder: &Path,
@@ -144,17 +174,30 @@ fn try_in(
 
     say(&format!("making a root with {}", machine.bootstrap()));
     let root = Root::make(release.suite(), machine, runner, folder, &log)?;
-    say("unpacking what is committed");
-    root.unpack_sources()?;
+    match goal {
+        Goal::Make(goal) => {
+            say("unpacking what is committed");
+            root.unpack_sources()?;
 
-    say(&format!("`make {goal}` by a user who may not install"));
-    let output = runner
-        .output(root.enter(machine, USER, &["make", goal]), &log)
-        .context("`make` as a user cannot be run")?;
-    check_refusal(&output)?;
+            say(&format!("`make {goal}` by a user who may not install"));
+            let output = runner
+                .output(root.enter(machine, USER, &["make", goal]), &log)
+                .context("`make` as a user cannot be run")?;
+            check_refusal(&output)?;
 
-    say(&format!("`make {goal}` by root (log: {})", log.display()));
-    runner.run(root.enter(machine, 0, &["make", goal]), &log)?;
+            say(&format!("`make {goal}` by root (log: {})", log.display()));
+            runner.run(root.enter(machine, 0, &["make", goal]), &log)?;
+        }
+        Goal::Packages(files) => {
+            root.copy_in(files)?;
+            root.copy_in(&[source_tree::root().join(TRY_PACKAGES)])?;
+            say(&format!(
+                "installing, using and removing (log: {})",
+                log.display()
+            ));
+            runner.run(root.enter(machine, 0, &["sh", "-x", "./try.sh"]), &log)?;
+        }
+    }
     root.remove()
 }
 

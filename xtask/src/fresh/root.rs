@@ -134,6 +134,16 @@ impl Root {
         Ok(())
     }
 
+    /// Put files into `/srv/indef`.
+    pub(super) fn copy_in(&self, files: &[PathBuf]) -> Result<()> {
+        for file in files {
+            let name = file.file_name().context("a file without a name")?;
+            fs::copy(file, self.folder.join("srv/indef").join(name))
+                .with_context(|| format!("cannot copy {}", file.display()))?;
+        }
+        Ok(())
+    }
+
     /// A command as this user, in the root and in the folder with the sources.
     pub(super) fn enter(&self, machine: &MachineParts, user: u32, command: &[&str]) -> Command {
         let mut enter = Command::new("unshare");

@@ -1,0 +1,38 @@
+# Tries the packages in this folder, in a clean Debian root: installed, used, removed without a trace.
+set -eu
+export DEBIAN_FRONTEND=noninteractive
+# All that has their names, apart from what apt and dpkg write down of everything.
+traces() {
+  find / -xdev \( -name '*indef*' -o -name '*flashd*' \) \
+    -not -path '/srv/indef*' -not -path '/proc/*' -not -path '/sys/*' -not -path '/dev/*' | sort
+}
+traces >/tmp/before
+
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends ./indef_*.deb ./flashd_*.deb
+# Nothing of the system is linked.
+for program in indef flashd; do
+  if ldd "/usr/bin/$program" 2>/dev/null | grep -v 'statically linked'; then
+    echo "$program is linked with something" >&2
+    exit 1
+  fi
+  "$program" --version
+  # Whoever made it is nobody's business.
+  if grep -a -o -E '/(home|root|work)/[^ ]{0,40}' "/usr/bin/$program" | grep -v '^/root/\.cache'; then
+    echo "$program names folders of the machine that it was built on" >&2
+    exit 1
+  fi
+done
+indef scan /usr
+test -f /usr/share/man/man1/indef.1 && test -f /usr/share/doc/indef/copyright
+grep -q 'ExecStart=/usr/bin/indef ' /usr/lib/systemd/system/indef.service
+
+apt-get install -y -qq --no-install-recommends e2fsprogs xfsprogs btrfs-progs systemd
+systemd-analyze verify /usr/lib/systemd/system/indef.service /usr/lib/systemd/system/indef.timer
+indef demo
+systemctl enable indef.timer
+
+apt-get purge -y -qq indef flashd
+traces >/tmp/after
+diff /tmp/before /tmp/after
+echo "installed, used and removed without a trace"

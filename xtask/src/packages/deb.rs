@@ -1,0 +1,134 @@
+//! A package of Debian (deb(5)), by `dpkg-deb`.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Result;
+
+use super::Package;
+use crate::dist::{run, time_of_files};
+
+/// Pack what is laid out below `folder`. Equal files give the same package: `dpkg-deb` sorts them, and
+/// takes their time from `SOURCE_DATE_EPOCH`.
+pub(super) fn pack(package: &Package, folder: &Path, into: &Path) -> Result<PathBuf> {
+    let control = folder.join("DEBIAN");
+    fs::create_dir(&control)?;
+    fs::write(control.join("control"), fields(package, kib_below(folder)?))?;
+    for (name, text) in scripts(package) {
+        let script = control.join(name);
+        fs::write(&script, text)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    }
+    let name = format!("{}_{}_amd64.deb", package.name, env!("CARGO_PKG_VERSION"));
+    let file = into.join(name);
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    run(Command::new("dpkg-deb")
+        .args(["--root-owner-group", "-Zxz", "--build"])
+        .args([folder, &file])
+        .env("SOURCE_DATE_EPOCH", time_of_files()))?;
+    Ok(file)
+}
+
+/// Its control file (deb-control(5)).
+fn fields(package: &Package, kib: u64) -> String {
+    let Package {
+        name,
+        summary,
+        description,
+        recommends,
+        ..
+    } = package;
+    let version = env!("CARGO_PKG_VERSION");
+    let description = description.replace('\n', "\n ");
+    format!(
+        "Package: {name}\n\
+         Version: {version}\n\
+         Architecture: amd64\n\
+         Maintainer: The authors of indef\n\
+         Section: admin\n\
+         Priority: optional\n\
+         Installed-Size: {kib}\n\
+         Recommends: {recommends}\n\
+         Description: {summary}\n {description}\n"
+    )
+}
+
+/// Scripts around installation and removal (deb-postinst(5)). Nothing is switched on by itself.
+fn scripts(package: &Package) -> [(&'static str, String); 3] {
+    let Package {
+        name, unit, purge, ..
+    } = package;
+    let reload = "[ ! -d /run/systemd/system ] || systemctl daemon-reload";
+    [
+        ("postinst", format!("#!/bin/sh\nset -e\n{reload}\n")),
+        (
+            "prerm",
+            format!(
+                "#!/bin/sh\nset -e\n\
+                 # Not when it is only replaced by a newer one.\n\
+                 [ \"$1\" = remove ] || exit 0\n\
+                 command -v systemctl >/dev/null || exit 0\n\
+                 [ ! -d /run/systemd/system ] || systemctl stop '{unit}' '{name}*.service'\n\
+                 for unit in $(cd /etc/systemd/system 2>/dev/null && find . -name '{unit}' -printf '%f\\n'); do\n\
+                 \x20 systemctl --no-reload disable \"$unit\" || true\n\
+                 done\n"
+            ),
+        ),
+        (
+            "postrm",
+            format!(
+                "#!/bin/sh\nset -e\n{reload}\n\
+                 [ \"$1\" = purge ] || exit 0\n\
+                 {purge}\n"
+            ),
+        ),
+    ]
+}
+
+/// The size of all files in KiB, each rounded up.
+fn kib_below(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let found = entry.metadata()?;
+        sum += match found.is_dir() {
+            true => kib_below(&entry.path())?,
+            false => found.size().div_ceil(1024),
+        };
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packages::PACKAGES;
+
+    #[test]
+    fn equal_files_give_the_same_package() {
+        if Command::new("dpkg-deb").arg("--version").output().is_err() {
+            scratch_fs::skip("there is no dpkg-deb");
+            return;
+        }
+        let made = |age: u64| {
+            let folder = tempfile::tempdir().unwrap();
+            let staged = folder.path().join("staged");
+            let file = staged.join("usr/bin/indef");
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, vec![7; 5000]).unwrap();
+            let time = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+            fs::File::open(&file).unwrap().set_modified(time).unwrap();
+            let file = pack(&PACKAGES[0], &staged, folder.path()).unwrap();
+            let info = Command::new("dpkg-deb").arg("--info").arg(&file).output();
+            let info = String::from_utf8(info.unwrap().stdout).unwrap();
+            assert!(info.contains("Installed-Size: 5\n"), "{info}");
+            assert!(info.contains(" Finds the fragments"), "{info}");
+            fs::read(file).unwrap()
+        };
+        assert_eq!(made(0), made(100_000));
+    }
+}
