@@ -90,6 +90,20 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// A program's standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}: {said}",
+        output.status
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::SystemTime};

@@ -32,6 +32,9 @@ fn compile(source: &Path, object: &Path) {
     // Debian keeps asm/types.h of the kernel's headers in a folder of the architecture.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
     let headers = PathBuf::from(format!("/usr/include/{arch}-linux-gnu"));
+    // Debug information, which a packaged program contains, names no folder of the building machine.
+    let here = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let map = format!("-fdebug-prefix-map={here}=/usr/src/indef/crates/indef-trace");
     let built = SkeletonBuilder::new()
         .source(source)
         .obj(object)
@@ -42,6 +45,7 @@ fn compile(source: &Path, object: &Path) {
             "-Werror".as_ref(),
             "-I".as_ref(),
             headers.as_os_str(),
+            map.as_ref(),
         ])
         .build();
     let Err(error) = built else { return };

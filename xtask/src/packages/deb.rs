@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Result;
 
-use super::Package;
+use super::package::Package;
 use crate::dist::{run, time_of_files};
 
 /// Pack what is laid out below `folder`. Equal files give the same package: `dpkg-deb` sorts them, and
@@ -106,7 +106,7 @@ fn kib_below(folder: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packages::PACKAGES;
+    use crate::packages::package::PACKAGES;
 
     #[test]
     fn equal_files_give_the_same_package() {

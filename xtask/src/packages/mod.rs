@@ -3,6 +3,7 @@
 
 mod deb;
 mod notices;
+mod package;
 
 use std::{
     fs,
@@ -10,54 +11,14 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use source_tree::{cargo, root, target};
 
-use crate::dist::{run, stage};
+use self::package::PACKAGES;
+use crate::dist::{output, run, stage};
 
 /// The only machine that they are built for.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-
-/// One package.
-struct Package {
-    /// Its name, also that of its program and of the crate.
-    name: &'static str,
-    summary: &'static str,
-    /// Further lines of its description.
-    description: &'static str,
-    /// Options of `scripts/install`.
-    options: &'static [&'static str],
-    /// Packages that it is more useful with.
-    recommends: &'static str,
-    /// Its unit that is switched on by hand, and has to be off before it is removed.
-    unit: &'static str,
-    /// A command for the state that is left when it is purged.
-    purge: &'static str,
-}
-
-const PACKAGES: [Package; 2] = [
-    Package {
-        name: "indef",
-        summary: "defragmenter for flash",
-        description: "Finds the fragments that make reads slow on flash, and moves only those, on\n\
-                      ext4, XFS, Btrfs and F2FS, while everything runs.",
-        options: &[],
-        recommends: "e2fsprogs, xfsprogs, btrfs-progs",
-        unit: "indef.timer",
-        purge: "rm -rf /var/lib/indef",
-    },
-    Package {
-        name: "flashd",
-        summary: "software-defined flash SSD over NVMe/TCP",
-        description: "A flash device with dies, channels and a translation layer that behaves like\n\
-                      one, for measurements and for tests of file systems.",
-        options: &["--flashd"],
-        recommends: "nvme-cli",
-        unit: "flashd@*.service",
-        // The content of somebody's SSD stays.
-        purge: "rmdir /var/lib/flashd /etc/flashd 2>/dev/null || true",
-    },
-];
 
 /// Build all packages; beside each its bill of materials, and the checksums of all.
 pub(crate) fn build() -> Result<Vec<PathBuf>> {
@@ -130,18 +91,4 @@ fn cargo_home() -> Result<PathBuf> {
 fn checksums(folder: &Path, files: &[PathBuf]) -> Result<String> {
     let names = files.iter().filter_map(|file| file.file_name());
     output(Command::new("sha256sum").args(names).current_dir(folder))
-}
-
-/// A program's standard output.
-fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}: {said}",
-        output.status
-    );
-    Ok(String::from_utf8(output.stdout)?)
 }

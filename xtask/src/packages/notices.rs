@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use source_tree::{cargo, root};
 
-use super::output;
+use crate::dist::output;
 
 /// What is linked in beside crates, and where its source is.
 const LIBRARIES: &str = "\
