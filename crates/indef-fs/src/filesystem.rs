@@ -179,6 +179,13 @@ impl Space {
         let left = self.free.get().checked_sub(needed.get());
         left.is_some_and(|left| left as f64 >= self.total.get() as f64 * min_free_pct / 100.0)
     }
+
+    /// The bytes that may be taken so that `min_free_pct` percent stay free.
+    #[must_use]
+    pub fn to_take(self, min_free_pct: f64) -> Bytes {
+        let kept = (self.total.get() as f64 * min_free_pct / 100.0).ceil() as u64;
+        self.free.saturating_sub(Bytes(kept))
+    }
 }
 
 /// Whether the file system of `file` keeps `min_free_pct` percent free when `needed` bytes are

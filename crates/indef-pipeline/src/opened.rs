@@ -1,24 +1,11 @@
-//! A known file, opened to be mapped; and a directory of a file system, for what concerns all of it.
+//! A known file, opened to be mapped.
 
-use std::{fs::File, os::fd::OwnedFd, path::Path, sync::Arc};
+use std::{fs::File, path::Path, sync::Arc};
 
 use indef_core::{layout::Layout, plan::BirthTime};
 use indef_fs::{Mapper, Mounts, Root, TargetId, map};
-use rustix::fs::{Mode, OFlags, fstatfs, open};
+use rustix::fs::fstatfs;
 use units::{Bytes, FileOffset, FileRange};
-
-/// The directory at this path, or that of the file there. Nothing else is opened, which may have
-/// effects.
-pub(crate) fn directory(path: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    open(path, flags, Mode::empty())
-        .or_else(|_| open(parent, flags, Mode::empty()))
-        .ok()
-}
 
 /// A file that is open for mapping.
 pub(crate) struct Opened {

@@ -391,7 +391,10 @@ fn disk_u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The compression types of the extents of a file that begin in `start..end`; `None` stands for a
+/// The most data that a compressed extent has (`BTRFS_MAX_UNCOMPRESSED`, fs/btrfs/compression.h, v6.1).
+pub const MAX_UNCOMPRESSED: u64 = 128 << 10;
+
+/// The compression types of the extents of a file that have data in `start..end`; `None` stands for a
 /// type that this module does not know.
 ///
 /// # Errors
@@ -408,19 +411,24 @@ pub fn compressions(
         max_objectid: inode,
         min_type: EXTENT_DATA,
         max_type: EXTENT_DATA,
-        min_offset: start,
+        min_offset: start.saturating_sub(MAX_UNCOMPRESSED - 1),
         max_offset: end.saturating_sub(1),
         ..SearchKey::default()
     };
     let mut ways = Vec::new();
     search(file, key, |found| {
-        match found.item.get(offset_of!(FileExtentItem, compression)) {
-            Some(0) | None => {}
-            Some(value) => {
-                let way = Compression::from_disk(*value);
-                if !ways.contains(&way) {
-                    ways.push(way);
-                }
+        // Data in the tree has no length there, and has all of the file.
+        let len = match found.item.get(offset_of!(FileExtentItem, kind)) {
+            Some(0) | None => MAX_UNCOMPRESSED,
+            Some(_) => disk_u64_at(found.item, offset_of!(FileExtentItem, num_bytes)).unwrap_or(0),
+        };
+        let value = found.item.get(offset_of!(FileExtentItem, compression));
+        if let Some(value @ 1..) = value
+            && found.offset.saturating_add(len) > start
+        {
+            let way = Compression::from_disk(*value);
+            if !ways.contains(&way) {
+                ways.push(way);
             }
         }
         true

@@ -32,7 +32,7 @@ pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy, Weight};
 pub use path::PathJson;
 pub use policy::plan_file;
 pub use ranking::{Moved, Ranking};
-pub use reclaim::{LEAST_COMPRESSED, RECLAIM_RATIO, reclaim_file};
+pub use reclaim::{LEAST_COMPRESSED, RECLAIM_RATIO, keeps_extent, reclaim_file};
 pub use safety::predicted_fragments;
 pub use truncate::truncate_on;
 

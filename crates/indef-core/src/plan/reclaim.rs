@@ -66,9 +66,8 @@ pub fn reclaim_file(ratio: f64, file: &FileFacts<'_>, held: &[HeldExtent]) -> Ve
     chunks
 }
 
-/// The reason for which an extent is not let go.
+/// The reason for which an extent is not let go, by all that is known when planning.
 fn stays(held: &HeldExtent, layout: &Layout, end: FileOffset, ratio: f64) -> Option<SkipReason> {
-    let encoded = held.flags.contains(ExtentFlags::ENCODED);
     let is_placed = |part: &units::FileRange| {
         let placed: Bytes = layout
             .clipped(*part)
@@ -77,14 +76,26 @@ fn stays(held: &HeldExtent, layout: &Layout, end: FileOffset, ratio: f64) -> Opt
             .sum();
         placed == part.len
     };
+    match keeps_extent(held, end, ratio) {
+        Some(SkipReason::Unwritten) => Some(SkipReason::Unwritten),
+        _ if held.is_shared(layout) => Some(SkipReason::HeldByOthers),
+        Some(SkipReason::OutOfRange) => Some(SkipReason::OutOfRange),
+        _ if !held.parts.iter().all(is_placed) => Some(SkipReason::Changed),
+        reason => reason,
+    }
+}
+
+/// The reason for which an extent is not let go, as far as its references tell. The executor asks again, of the
+/// extent as it is by then.
+#[must_use]
+pub fn keeps_extent(held: &HeldExtent, end: FileOffset, ratio: f64) -> Option<SkipReason> {
+    let encoded = held.flags.contains(ExtentFlags::ENCODED);
     if held.flags.contains(ExtentFlags::UNWRITTEN) {
         Some(SkipReason::Unwritten)
-    } else if held.is_shared(layout) {
+    } else if held.referring() > held.reached {
         Some(SkipReason::HeldByOthers)
     } else if held.parts.iter().any(|part| part.end() > end) {
         Some(SkipReason::OutOfRange)
-    } else if !held.parts.iter().all(is_placed) {
-        Some(SkipReason::Changed)
     } else if encoded && held.parts.iter().any(|part| part.len < LEAST_COMPRESSED) {
         Some(SkipReason::Compressed)
     } else if !frees_enough(held, ratio) {

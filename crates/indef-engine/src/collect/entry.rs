@@ -1,6 +1,6 @@
 //! One file of a walk: is it worth opening, and if so, where does its data lie?
 
-use std::{ffi::CStr, fs::File, sync::Arc};
+use std::{ffi::CStr, fs::File, path::Path, sync::Arc};
 
 use indef_core::{
     SkipReason,
@@ -8,7 +8,7 @@ use indef_core::{
     plan::BirthTime,
 };
 use indef_fs::{
-    Expected, Filesystem, FsKind, Inodes, Refusal, RootEntry, TargetId, map, partly_reached,
+    Expected, Filesystem, FsKind, Inodes, Mapper, Refusal, RootEntry, TargetId, map, partly_reached,
 };
 use rustix::{
     fs::{FileType, Statx, StatxFlags},
@@ -159,16 +159,21 @@ impl Walker<'_, '_> {
                 Err(error) => return walk.problem(place.path, error.into()),
             },
         };
+        let whole = FileRange::new(0, facts.size.get()).align_outward(fs.block_size);
         let look = || partly_reached(fs.kind, &file, facts.id.inode).ok();
-        let held = walk.options.held.then(look).flatten();
+        let mut held = walk.options.held.then(look).flatten();
+        if let Some(held) = &mut held
+            && let Err(refusal) = note_shared_past(held, whole.end(), &file, path, &mut self.mapper)
+        {
+            return walk.see(facts.found(place, fs, false, None, Err(refusal)));
+        }
         if let Some(layout) = facts.evident_layout(fs.block_size)
             && held.as_ref().is_none_or(Vec::is_empty)
         {
             return walk.see(facts.found(place, fs, false, held, Ok(layout)));
         }
         // Blocks that are allocated past the end are never read.
-        let range = FileRange::new(0, facts.size.get()).align_outward(fs.block_size);
-        let result = map(&file, path, range, walk.options.sync, &mut self.mapper);
+        let result = map(&file, path, whole, walk.options.sync, &mut self.mapper);
         walk.see(facts.found(place, fs, true, held, result));
     }
 
@@ -212,6 +217,24 @@ impl Walker<'_, '_> {
             (None, FsKind::Btrfs | FsKind::Other(_)) => false,
         }
     }
+}
+
+/// Parts past the end of a file are not in its map: whether others hold them is asked for by itself.
+fn note_shared_past(
+    held: &mut [HeldExtent],
+    end: FileOffset,
+    file: &File,
+    path: &Path,
+    mapper: &mut Mapper,
+) -> Result<(), Refusal> {
+    let parts = held.iter().flat_map(|extent| &extent.parts);
+    let last = parts.map(|part| part.end()).max();
+    let past = FileRange::between(end, last.unwrap_or(end));
+    if !past.is_empty() {
+        let further = map(file, path, past, false, mapper)?;
+        held.iter_mut().for_each(|held| held.note_shared(&further));
+    }
+    Ok(())
 }
 
 /// The facts that are known of a file before it is opened.

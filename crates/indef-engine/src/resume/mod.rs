@@ -206,14 +206,15 @@ impl StoredRun {
     }
 
     /// Remove the runs that nobody works on, and of which every file that is left is `covered` by a
-    /// new plan: nobody needs to go on with them. Returns how many.
+    /// new plan, also with the options that they were planned with: nobody needs to go on with them.
+    /// Returns how many.
     ///
     /// # Errors
     ///
     /// The directory cannot be read. A run that cannot be read stays.
     pub fn supersede(
         directory: &Path,
-        covered: &dyn Fn(&FilePlan) -> bool,
+        covered: &dyn Fn(&PlanOptions, &FilePlan) -> bool,
     ) -> Result<u64, ResumeError> {
         let journals =
             names(directory, "journal").map_err(|error| FsError::new(directory, "list", error))?;
@@ -223,7 +224,7 @@ impl StoredRun {
                 continue;
             };
             if let Ok(old) = Self::resume(journal, path)
-                && old.plans.iter().all(covered)
+                && old.plans.iter().all(|plan| covered(&old.options, plan))
             {
                 old.run.finish()?;
                 removed += 1;

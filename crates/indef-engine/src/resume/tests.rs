@@ -209,7 +209,7 @@ fn a_new_plan_replaces_those_that_it_covers() {
         drop(store(dir.path(), inodes));
     }
     let new = store(dir.path(), 0..3);
-    let removed = StoredRun::supersede(dir.path(), &|plan| plan.inode < 3).unwrap();
+    let removed = StoredRun::supersede(dir.path(), &|_, plan| plan.inode < 3).unwrap();
     // The new run is not removed: this process works on it.
     assert_eq!(removed, 2);
     new.finish().unwrap();
@@ -221,7 +221,7 @@ fn a_new_plan_replaces_those_that_it_covers() {
     half.observer(&()).on(RunEvent::FileDone(&result(2, None)));
     drop(half);
     assert_eq!(
-        StoredRun::supersede(dir.path(), &|plan| plan.inode == 1).unwrap(),
+        StoredRun::supersede(dir.path(), &|_, plan| plan.inode == 1).unwrap(),
         1
     );
     assert_eq!(entries(dir.path()), 2);

@@ -36,6 +36,8 @@ pub(super) trait Backend: Sync {
     /// The extents that the file reaches only in part, as far as it is written back.
     fn held(&self, target: &Target) -> Result<Vec<HeldExtent>, Refusal>;
     fn space(&self, target: &Target) -> io::Result<Space>;
+    /// Write the file system back, upon which what was given up is free.
+    fn commit(&self, target: &Target) -> io::Result<()>;
     fn copier(&self, queue_depth: u32) -> Box<dyn RangeCopier>;
 }
 
@@ -84,6 +86,10 @@ impl Backend for Kernel<'_> {
 
     fn space(&self, target: &Target) -> io::Result<Space> {
         Space::of(&target.file)
+    }
+
+    fn commit(&self, target: &Target) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&target.file)?)
     }
 
     fn copier(&self, queue_depth: u32) -> Box<dyn RangeCopier> {

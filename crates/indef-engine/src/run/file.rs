@@ -1,7 +1,7 @@
 //! One file of a run: open it, look at it again, cut it into pieces, and say how it ended.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -10,13 +10,13 @@ use std::{
 
 use indef_core::SkipReason;
 use indef_fs::{CountedRange, Mapper, Moved, Relocator, Target};
-use units::{Bytes, FileOffset, FileRange, PhysOffset};
+use units::{Bytes, FileOffset, FileRange};
 
 use super::{
     ExtentMaps, FileError, FileResult, Reason, RunEvent, Status,
     extent_maps::MapEntry,
     job::{FileJob, status_of},
-    reclaim::{LetGo, still_held},
+    reclaim::{LetGo, came_free, groups, still_held},
     shared::Run,
     survey::{Judged, Survey, survey},
     volume::Volume,
@@ -43,8 +43,8 @@ pub(super) struct OpenFile {
     written: Bytes,
     map_before: Vec<MapEntry>,
     planned: Bytes,
-    /// The extents to let go, with the bytes that then come free.
-    lets_go: Vec<(PhysOffset, Bytes)>,
+    /// The extents to let go.
+    lets_go: Vec<LetGo>,
     /// Workers that move pieces of it right now.
     pub(super) sharers: AtomicU64,
     progress: Mutex<FileProgress>,
@@ -175,12 +175,13 @@ impl Run<'_> {
         };
         let block = target.block_size;
         let end = FileOffset(target.size.get()).align_up(block) - FileOffset(0);
-        let runs = match self.options.reclaim {
+        let reclaims = self.options.reclaim_ratio.is_some();
+        let runs = match reclaims {
             // Which parts these are is known once the file is written back.
             true => Vec::new(),
             false => clip_and_cut(&job.runs, end, volume.engine(engine).splits()),
         };
-        if runs.is_empty() && !self.options.reclaim {
+        if runs.is_empty() && !reclaims {
             return finished(job, Reason::Skip(SkipReason::OutOfRange));
         }
         let wants_map = self.worst.wants(job.extents_before);
@@ -209,9 +210,9 @@ impl Run<'_> {
             sharers: AtomicU64::new(0),
             progress: Mutex::default(),
         };
-        match self.options.reclaim {
-            true => self.select_extents(file, mapper),
-            false => self.select(file, ranges),
+        match self.options.reclaim_ratio {
+            Some(ratio) => self.select_extents(file, ratio, mapper),
+            None => self.select(file, ranges),
         }
     }
 
@@ -259,11 +260,11 @@ impl Run<'_> {
 
     /// Of the extents that were to be let go, take those that the file still holds, and that are
     /// within the budget.
-    fn select_extents(&self, mut file: OpenFile, mapper: &mut Mapper) -> Opened {
+    fn select_extents(&self, mut file: OpenFile, ratio: f64, mapper: &mut Mapper) -> Opened {
         let end = FileOffset(0) + file.end;
         let mut progress = FileProgress::default();
         let found = self.backend.held(&file.target).and_then(|held| {
-            let (chosen, reason) = still_held(&file.job.lets_go, held, end);
+            let (chosen, reason) = still_held(&file.job.runs, held, end, ratio);
             progress.add_reason(reason.map(Reason::Skip));
             let mut parts: Vec<_> = chosen.iter().flat_map(|one| one.parts.clone()).collect();
             parts.sort_unstable();
@@ -286,30 +287,36 @@ impl Run<'_> {
         let group = |extent: LetGo| {
             let parts = extent.parts.iter().map(|part| judged.get(part).copied());
             let parts: Option<Vec<_>> = parts.collect();
-            Some(((extent.extent, extent.frees), Group::new(&file, parts?)))
+            Some((extent, Group::new(&file, parts?)))
         };
-        let groups: Vec<_> = chosen.into_iter().filter_map(group).collect();
-        if groups.is_empty() {
+        let extents: Vec<_> = chosen.into_iter().filter_map(group).collect();
+        if extents.is_empty() {
             progress.add_reason(Some(Reason::Skip(SkipReason::Changed)));
             return self.untouched(&file, progress.reason);
         }
-        file.planned = groups.iter().map(|(_, group)| group.cost).sum();
+        file.planned = extents.iter().map(|(_, group)| group.cost).sum();
         if self.options.dry_run {
             return self.untouched(&file, Some(Reason::DryRun));
         }
-        let mut affordable: Vec<Group> = Vec::new();
-        for (extent, group) in groups {
-            if !self.budget.reserve(group.cost) {
+        let mut affordable = Vec::new();
+        for (extent, group) in extents {
+            if self.budget.reserve(group.cost) {
+                file.lets_go.push(extent);
+                let cost = group.cost;
+                affordable.push((group, cost));
+            } else {
                 progress.add_reason(Some(Reason::Skip(SkipReason::OverBudget)));
-                continue;
-            }
-            file.lets_go.push(extent);
-            match affordable.last_mut() {
-                // An extent stays in one piece of work.
-                Some(last) if last.cost.get() + group.cost.get() <= GROUP => last.join(group),
-                _ => affordable.push(group),
             }
         }
+        let room = match self.backend.space(&file.target) {
+            Ok(space) => space.to_take(self.options.min_free_pct),
+            Err(error) => {
+                let error = file.target.error("look at the free space", None, error);
+                return self.untouched(&file, Some(error.into()));
+            }
+        };
+        let affordable = groups(affordable, room).into_iter();
+        let affordable = affordable.map(Group::joined).collect();
         self.begin(file, progress, affordable)
     }
 
@@ -442,14 +449,10 @@ impl Run<'_> {
         if file.lets_go.is_empty() {
             return Bytes::ZERO;
         }
-        let Ok(held) = self.backend.held(&file.target) else {
-            return Bytes::ZERO;
-        };
-        let held: HashSet<_> = held.into_iter().map(|one| one.extent).collect();
-        let gone = file.lets_go.iter();
-        gone.filter(|(extent, _)| !held.contains(extent))
-            .map(|(_, frees)| *frees)
-            .sum()
+        match self.backend.held(&file.target) {
+            Ok(held) => came_free(&file.lets_go, &held),
+            Err(_) => Bytes::ZERO,
+        }
     }
 
     /// Map the file again. Waiting for its data to reach the device is needed only where data has
@@ -501,11 +504,15 @@ impl Group {
         }
     }
 
-    /// Add the parts of another one, in the order of the file.
-    fn join(&mut self, other: Self) {
-        self.cost += other.cost;
-        self.parts.extend(other.parts);
-        self.parts.sort_unstable_by_key(|judged| judged.range);
+    /// The parts of all, in the order of the file.
+    fn joined(groups: Vec<Self>) -> Self {
+        let mut joined = Self::default();
+        for group in groups {
+            joined.cost += group.cost;
+            joined.parts.extend(group.parts);
+        }
+        joined.parts.sort_unstable_by_key(|judged| judged.range);
+        joined
     }
 }
 

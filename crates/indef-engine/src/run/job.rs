@@ -9,7 +9,7 @@ use indef_core::{
 use indef_fs::{Mounts, TargetId};
 use units::{Bytes, FileRange};
 
-use super::{FileResult, Reason, Status, reclaim::PlannedExtent};
+use super::{FileResult, Reason, Status};
 
 /// One file to be worked on.
 pub(super) struct FileJob {
@@ -21,9 +21,8 @@ pub(super) struct FileJob {
     pub(super) id: TargetId,
     pub(super) fs: Arc<str>,
     pub(super) extents_before: u64,
+    /// The ranges to move.
     pub(super) runs: Box<[FileRange]>,
-    /// The extents to let go, where space is given back.
-    pub(super) lets_go: Box<[PlannedExtent]>,
     pub(super) cost: Bytes,
     gain: f64,
     /// The plan leaves the whole file alone.
@@ -43,7 +42,6 @@ impl FileJob {
             })
         });
         Box::new(Self {
-            lets_go: PlannedExtent::of(&plan),
             cost: plan.cost(),
             gain: plan.gain(),
             id: TargetId {

@@ -30,9 +30,9 @@ pub struct RunOptions {
     pub min_free_pct: f64,
     /// Look at everything anew, but move nothing.
     pub dry_run: bool,
-    /// The plans give space back: extents of which files reach only a part are let go. Overrides
-    /// [`Self::allow_unshare`]; fragments then decide nothing.
-    pub reclaim: bool,
+    /// The plans give space back: extents of which files reach only a part are let go, if at least so many bytes come
+    /// free for each byte written. Overrides [`Self::allow_unshare`]; fragments then decide nothing.
+    pub reclaim_ratio: Option<f64>,
     /// Move ranges that share blocks with a reflink or snapshot, which gives the sharing up.
     pub allow_unshare: bool,
     /// Leave files alone that others have open, wherever a power cut right after a step could take
@@ -58,7 +58,7 @@ impl Default for RunOptions {
             budget: None,
             min_free_pct: 5.0,
             dry_run: false,
-            reclaim: false,
+            reclaim_ratio: None,
             allow_unshare: false,
             strict: false,
             row: None,

@@ -43,7 +43,7 @@ impl Volume {
         };
         let engine_options = EngineOptions {
             allow_unshare: options.allow_unshare,
-            reclaim: options.reclaim,
+            reclaim: options.reclaim_ratio.is_some(),
             strict: options.strict,
             by_name: options.engine.is_some(),
             max_stall: options.max_stall,
@@ -75,7 +75,7 @@ impl Volume {
             name: fs.kind.to_string().into(),
             engines,
             refusal: most_telling(refused_engines.into_iter().map(|(_, reason)| reason)),
-            room: FreeShare::new(options.min_free_pct),
+            room: FreeShare::new(options.min_free_pct, options.reclaim_ratio.is_some()),
             step_size: OnceLock::new(),
             gathers: AtomicBool::new(false),
         })
@@ -151,6 +151,8 @@ impl Volumes {
 /// Keeps a share of a file system free, however many donors are filled at the same time.
 pub(super) struct FreeShare {
     min_free_pct: f64,
+    /// What is moved gives space back, with the next commit.
+    frees: bool,
     /// Bytes that relocations under way will take. A part of them is taken already, so it may count
     /// twice: then a relocation waits for others to end before it is refused.
     promised: Mutex<u64>,
@@ -158,9 +160,10 @@ pub(super) struct FreeShare {
 }
 
 impl FreeShare {
-    fn new(min_free_pct: f64) -> Self {
+    fn new(min_free_pct: f64, frees: bool) -> Self {
         Self {
             min_free_pct,
+            frees,
             promised: Mutex::new(0),
             released: Condvar::new(),
         }
@@ -175,6 +178,7 @@ impl FreeShare {
         stop: &Stop<'_>,
     ) -> Result<Ticket<'_>, Reason> {
         let mut promised = lock(&self.promised);
+        let mut may_commit = self.frees;
         loop {
             let space = backend
                 .space(target)
@@ -188,7 +192,13 @@ impl FreeShare {
                 });
             }
             if *promised == 0 {
-                return Err(Reason::Skip(SkipReason::NoSpace));
+                if !std::mem::take(&mut may_commit) {
+                    return Err(Reason::Skip(SkipReason::NoSpace));
+                }
+                backend
+                    .commit(target)
+                    .map_err(|error| target.error("write the file system back", None, error))?;
+                continue;
             }
             if stop.cause().is_some() {
                 return Err(Reason::Skip(SkipReason::Stopped));

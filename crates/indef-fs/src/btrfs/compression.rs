@@ -18,16 +18,15 @@
 //!   the same way.
 
 use indef_core::SkipReason;
-use linux_abi::btrfs::{Compression, DefragFlags, compressions};
+use linux_abi::btrfs::{Compression, DefragFlags, MAX_UNCOMPRESSED, compressions};
 use rustix::fs::{fgetxattr, ioctl_getflags};
 use units::{Bytes, FileRange};
 
 use crate::{Filesystem, Target};
 
 /// Compressed data gets a place for each extent of this length, which may lie anywhere: a piece is
-/// only certain to end with fewer fragments than it had if it has more than that
-/// (`BTRFS_MAX_UNCOMPRESSED`, fs/btrfs/compression.h, v6.1).
-pub(super) const MAX_COMPRESSED: Bytes = Bytes::kib(128);
+/// only certain to end with fewer fragments than it had if it has more than that.
+pub(super) const MAX_COMPRESSED: Bytes = Bytes(MAX_UNCOMPRESSED);
 
 /// How a piece is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,9 +156,8 @@ impl Rules {
         if !self.may_search {
             return None;
         }
-        // An extent that reaches into the range begins at most this much before it.
-        let start = range.start.get().saturating_sub(MAX_COMPRESSED.get() - 1);
-        let found = compressions(&target.file, target.id.inode, start, range.end().get());
+        let (start, end) = (range.start.get(), range.end().get());
+        let found = compressions(&target.file, target.id.inode, start, end);
         self.may_search = found.is_ok();
         found.ok()
     }

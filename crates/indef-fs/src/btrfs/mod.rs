@@ -35,6 +35,7 @@
 //! be given up: others would hold them all the same. Before 6.17 the kernel leaves an extent alone
 //! that has no neighbour in the file, or only longer ones.
 
+mod again;
 mod batch;
 mod call;
 mod compression;

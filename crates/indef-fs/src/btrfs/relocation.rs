@@ -28,6 +28,7 @@ use rustix::fs::{IFlags, ioctl_getflags};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
+    again::rewrite_again,
     batch::{Batch, CalledRange, Defragmented, moved_bytes},
     call::{Recent, interrupted, locked, piece_of, refuse},
     compression::Rules,
@@ -61,6 +62,8 @@ const AHEAD: Bytes = Bytes::mib(8);
 const READ: Bytes = Bytes::mib(1);
 /// Every extent shorter than this is rewritten: all of them.
 const THRESHOLD: u32 = u32::MAX;
+/// How often what the kernel left out is asked for again, to give space back.
+const AGAIN: u32 = 3;
 /// A signal makes the ioctl give up; it is tried again, but not for ever.
 const INTERRUPTS: u32 = 1000;
 
@@ -241,10 +244,8 @@ impl<'a> BtrfsRelocation<'a> {
             false => movable(layout, part, self.may_unshare, cut),
         };
         for reason in found.reasons {
-            self.note(match reason {
-                SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
-                reason => reason,
-            });
+            let reason = self.told(reason);
+            self.note(reason);
         }
         for mut piece in found.pieces {
             match self.rules.way(self.target, piece.range, piece.encoded) {
@@ -255,6 +256,16 @@ impl<'a> BtrfsRelocation<'a> {
                 }
                 Err(reason) => self.note(reason),
             }
+        }
+    }
+
+    /// A reason in the words of what is to be done.
+    fn told(&self, reason: SkipReason) -> SkipReason {
+        match reason {
+            // Nothing is gained by giving the sharing up.
+            SkipReason::Shared if self.reclaim => SkipReason::HeldByOthers,
+            SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
+            reason => reason,
         }
     }
 
@@ -433,7 +444,7 @@ impl<'a> BtrfsRelocation<'a> {
         let Refusal::Skip(reason) = refusal else {
             return Err(refusal);
         };
-        self.leave_out_rest(reason);
+        self.leave_out_rest(self.told(reason));
         self.reader.wait(self.reader.asked());
         for batch in self.open.drain(1..) {
             batch.restore_cache(self.target);
@@ -488,6 +499,10 @@ impl<'a> BtrfsRelocation<'a> {
             }
             Ok(outcome)
         });
+        let compared = compared.and_then(|outcome| match self.reclaim {
+            true => self.complete(&batch, outcome),
+            false => Ok(outcome),
+        });
         self.reader.wait(batch.asked);
         batch.restore_cache(self.target);
         waited.map_err(|error| self.target.error("write moved data back", None, error))?;
@@ -512,6 +527,29 @@ impl<'a> BtrfsRelocation<'a> {
             host_written: outcome.relocated,
             ..Moved::default()
         })
+    }
+
+    /// Rewrite what the kernel left where it was of a batch of which all shall move.
+    fn complete(
+        &mut self,
+        batch: &Batch,
+        mut outcome: Defragmented,
+    ) -> Result<Defragmented, Refusal> {
+        for _ in 0..AGAIN {
+            if outcome.relocated >= batch.len() {
+                break;
+            }
+            for part in &batch.parts {
+                let now = map_around(self.target, part.range, true, &mut self.mapper)?;
+                if let Err(error) = rewrite_again(self.target, part, &now, THRESHOLD) {
+                    // It stays, and was not lost.
+                    tracing::debug!(%error, "could not be rewritten again");
+                    return Ok(outcome);
+                }
+            }
+            outcome = self.compare(batch, true)?;
+        }
+        Ok(outcome)
     }
 
     fn compare(&mut self, batch: &Batch, sync: bool) -> Result<Defragmented, Refusal> {

@@ -117,8 +117,9 @@ impl Planner {
     /// The profile cannot be read, or space is to be given back and only root may know which.
     /// Problems of single files are noted.
     pub fn plan(&self, cancel: &Cancel, notes: &dyn Notes) -> Result<Planned, Error> {
+        let roots = Roots::new();
         if self.options.reclaim_ratio.is_some() {
-            reclaim::prepare(&self.paths, notes)?;
+            reclaim::prepare(&roots, &self.paths, notes)?;
         }
         let accesses = match &self.profile {
             Some(path) => Some(Accesses::load(path, self.readahead, notes)?),
@@ -172,7 +173,7 @@ impl Planner {
             names: Names::default(),
             on_rows: AtomicBool::new(false),
         };
-        let mut planned = self.walk(&basis, cancel, notes);
+        let mut planned = self.walk(roots, &basis, cancel, notes);
         truncate_on(&mut planned.files, &options, accesses.is_some());
         planned.limited = limit(&mut planned.files, &options);
         for file in &planned.files {
@@ -213,9 +214,8 @@ impl Planner {
         Ok(planned)
     }
 
-    fn walk(&self, basis: &Basis<'_>, cancel: &Cancel, notes: &dyn Notes) -> Planned {
+    fn walk(&self, roots: Roots, basis: &Basis<'_>, cancel: &Cancel, notes: &dyn Notes) -> Planned {
         notes.note(Note::Walk);
-        let roots = Roots::new();
         let planned = Mutex::new(Planned::default());
         let visit = |seen: Seen| match seen {
             Seen::Problem(problem) => notes.note(Note::Refused {

@@ -7,7 +7,7 @@ use indef_engine::{
     Cancel,
     claim::{Claim, ClaimError, Holder, holder},
 };
-use indef_fs::{FileSystemKey, Mounts, Roots};
+use indef_fs::{FileSystemKey, Mounts, RootEntry, Roots};
 use rustix::fs::{Mode, OFlags, open};
 
 use crate::{
@@ -51,14 +51,14 @@ pub(super) fn claim(
     on_yield: Option<OnYield>,
     notes: &dyn Notes,
 ) -> Result<Option<Claim>, Error> {
-    let keys = file_systems(roots, files);
-    let mut claim = match Claim::take(keys.iter().map(|(key, _)| key.clone())) {
+    let found = file_systems(roots, files);
+    let mut claim = match Claim::take(found.iter().map(|of| of.key.clone())) {
         Ok(claim) => claim,
         Err(why @ ClaimError::Held(_)) => {
             let is_held = |key: &FileSystemKey| matches!(holder(slice::from_ref(key)), Ok(Some(_)));
-            let place = keys.iter().find(|(key, _)| is_held(key)).or(keys.first());
+            let place = found.iter().find(|of| is_held(&of.key)).or(found.first());
             return Err(Error::Claimed {
-                path: place.map(|(_, path)| path.clone()),
+                path: place.map(|of| of.path.clone()),
                 why,
             });
         }
@@ -77,10 +77,19 @@ pub(super) fn claim(
     Ok(Some(claim))
 }
 
-/// The file systems of the planned files, each with a path on it.
-pub(super) fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<(FileSystemKey, PathBuf)> {
+/// The file system of planned files.
+pub(super) struct FileSystemOf {
+    pub(super) key: FileSystemKey,
+    /// A path on it, for messages.
+    path: PathBuf,
+    /// One of the planned files.
+    pub(super) file: RootEntry,
+}
+
+/// The file systems of the planned files.
+pub(super) fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<FileSystemOf> {
     let mut devices = HashSet::new();
-    let mut keys = Vec::new();
+    let mut found = Vec::new();
     for plan in files {
         if devices.contains(&plan.dev) {
             continue;
@@ -94,17 +103,21 @@ pub(super) fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<(FileSystem
         };
         // A file that is gone by now has no information; another one has.
         let entry = roots.get(root, mounts).and_then(|root| root.find(below));
-        if let Ok(entry) = entry
-            && entry.id().dev == plan.dev
-            && let Ok(key) = FileSystemKey::of(&entry)
+        if let Ok(file) = entry
+            && file.id().dev == plan.dev
+            && let Ok(key) = FileSystemKey::of(&file)
         {
             devices.insert(plan.dev);
             let path = match root.as_os_str().is_empty() {
                 true => &plan.path,
                 false => root,
             };
-            keys.push((key, path.to_owned()));
+            found.push(FileSystemOf {
+                key,
+                path: path.to_owned(),
+                file,
+            });
         }
     }
-    keys
+    found
 }

@@ -17,6 +17,7 @@ use crate::{
     note::{Note, Notes},
 };
 pub use claim::{OnYield, is_free};
+use free::FreeSpace;
 pub use work::Work;
 
 /// The options of the execution, and its observers.
@@ -65,7 +66,7 @@ impl<'a> Runner<'a> {
         }
         let options = &RunOptions {
             row: work.plan_options.placed_on(),
-            reclaim: work.plan_options.reclaim_ratio.is_some(),
+            reclaim_ratio: work.plan_options.reclaim_ratio,
             ..self.options
         };
         let cancel = self.cancel;
@@ -90,11 +91,9 @@ impl<'a> Runner<'a> {
             stored,
             ..
         } = work;
-        let file_systems = match options.reclaim && !options.dry_run {
-            true => claim::file_systems(&roots, &files),
-            false => Vec::new(),
-        };
-        let free_before = free::free_bytes(&file_systems);
+        let free_space = (options.reclaim_ratio.is_some() && !options.dry_run)
+            .then(|| FreeSpace::on(&claim::file_systems(&roots, &files)));
+        let free_before = free_space.as_ref().and_then(FreeSpace::bytes);
         let mut result = match &stored {
             Some(stored) => {
                 let observer = stored.observer(self.observer);
@@ -102,12 +101,10 @@ impl<'a> Runner<'a> {
             }
             None => run_beneath(&roots, files, options, cancel, self.observer),
         };
-        if !file_systems.is_empty() {
-            let free_after = free::free_bytes(&file_systems);
-            result.free_growth = free_before
-                .zip(free_after)
-                .and_then(|(before, after)| after.checked_signed_diff(before));
-        }
+        let free_after = free_space.as_ref().and_then(FreeSpace::bytes);
+        result.free_growth = free_before
+            .zip(free_after)
+            .and_then(|(before, after)| after.checked_signed_diff(before));
         drop(claim);
         // The rest of a stopped run stays stored.
         if let Some(stored) = stored

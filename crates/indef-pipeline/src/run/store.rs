@@ -37,7 +37,7 @@ pub(super) fn store(
         }
     }
     let superseded = state().and_then(|directory| {
-        let covered = covers(files, given);
+        let covered = covers(files, plan_options, given);
         Ok(StoredRun::supersede(&directory, &covered)?)
     });
     if let Err(error) = superseded {
@@ -46,18 +46,25 @@ pub(super) fn store(
     stored
 }
 
-/// Whether this run does everything that there is to do with a file: it was examined because it
-/// lies below a given path, or it is planned.
-fn covers(files: &[FilePlan], given: &[PathBuf]) -> impl Fn(&FilePlan) -> bool + use<> {
+/// Whether this run does everything that an earlier one has to do with a file: it was examined because
+/// it lies below a given path, or it is planned, and for the same purpose. A run that gives space back
+/// leaves fragments as they are, and one that moves fragments gives nothing back.
+fn covers(
+    files: &[FilePlan],
+    options: &PlanOptions,
+    given: &[PathBuf],
+) -> impl Fn(&PlanOptions, &FilePlan) -> bool + use<> {
+    let reclaims = options.reclaim_ratio.is_some();
     let given: Vec<PathBuf> = given
         .iter()
         .flat_map(|path| [std::path::absolute(path), path.canonicalize()])
         .flatten()
         .collect();
     let planned: HashSet<(u64, u64)> = files.iter().map(|plan| (plan.dev, plan.inode)).collect();
-    move |old| {
-        planned.contains(&(old.dev, old.inode))
-            || given.iter().any(|path| old.path.starts_with(path))
+    move |old_options, old| {
+        old_options.reclaim_ratio.is_some() == reclaims
+            && (planned.contains(&(old.dev, old.inode))
+                || given.iter().any(|path| old.path.starts_with(path)))
     }
 }
 

@@ -331,6 +331,68 @@ fn loop_compressed_data_stays_compressed_and_gives_its_share_back() {
     assert_eq!(hashes(&dir), contents);
 }
 
+/// Neighbours that are compressed in different ways each stay as they are, and give their space back.
+#[test]
+fn loop_neighbours_that_are_compressed_differently_give_their_share_back() {
+    let Some(mut scratch) = btrfs("noatime") else {
+        return;
+    };
+    let (dir, path) = data(&scratch);
+    let half = |seed: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        for (n, block) in bytes.chunks_exact_mut(BLOCK as usize).enumerate() {
+            content(&mut block[..2048], seed, FileOffset(n as u64 * BLOCK));
+        }
+        bytes
+    };
+    let file = File::create(&path).unwrap();
+    let algorithm = |name: &str| {
+        let property = ["property", "set"].map(OsStr::new);
+        let value = ["compression", name].map(OsStr::new);
+        tool(property.into_iter().chain([path.as_os_str()]).chain(value));
+    };
+    for n in 0..64_u64 {
+        algorithm(["zstd", "lzo"][n as usize % 2]);
+        file.write_all_at(&half(n, 128 << 10), n * (128 << 10))
+            .unwrap();
+        file.sync_all().unwrap();
+    }
+    // Of each, 64 and 32 KiB are left: the end of one is the neighbour of the next one's beginning.
+    algorithm("none");
+    for n in 0..64_u64 {
+        let at = n * (128 << 10) + (64 << 10);
+        let mut bytes = vec![0; 32 << 10];
+        content(&mut bytes, n, FileOffset(at));
+        file.write_all_at(&bytes, at).unwrap();
+    }
+    file.sync_all().unwrap();
+    algorithm("");
+    drop(file);
+    scratch.sync().unwrap();
+    let contents = hashes(&dir);
+    let kinds = || {
+        let file = File::open(&path).unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let at = |at: u64| linux_abi::btrfs::compressions(&file, inode, at, at + 4096).unwrap();
+        (0..64 * 4).map(|n| at(n * (32 << 10))).collect::<Vec<_>>()
+    };
+    let before = kinds();
+    assert_ne!(before[0], before[4]);
+    let free = number(&scanned(&dir), "unreachable_bytes");
+    assert!(free > 0);
+    let document = command(
+        &["run", "--reclaim", "--reclaim-ratio", "0.1", "--json"],
+        &dir,
+    )
+    .json();
+    let told = number(&document["totals"], "bytes_reclaimed");
+    scratch.sync().unwrap();
+    assert_eq!(told, free, "{document}");
+    assert_eq!(kinds(), before);
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(&dir), contents);
+}
+
 #[test]
 fn loop_a_file_that_is_written_in_place_stays_one() {
     let Some(mut scratch) = btrfs("noatime") else {
@@ -402,6 +464,34 @@ fn loop_what_snapshots_and_reflinks_hold_is_left_alone() {
     drop(file);
     punch(&path, 16 * MIB, 8 * MIB);
     left_alone(&mut scratch, &dir, "held-by-others");
+}
+
+/// A snapshot holds what was allocated past the end of a file, which is not in the file's map.
+#[test]
+fn loop_what_snapshots_hold_past_the_end_is_not_for_nobody() {
+    let Some(mut scratch) = btrfs("noatime") else {
+        return;
+    };
+    let volume = scratch.path().join("volume");
+    let create = ["subvolume", "create"].map(OsStr::new);
+    tool(create.into_iter().chain([volume.as_os_str()]));
+    let path = volume.join("file");
+    write(&path, BLOCK);
+    let file = File::options().write(true).open(&path).unwrap();
+    fallocate(&file, FallocateFlags::KEEP_SIZE, MIB, 16 * MIB).unwrap();
+    file.sync_all().unwrap();
+    let snapshot = scratch.path().join("snapshot");
+    let arguments = ["subvolume", "snapshot", "-r"].map(OsStr::new);
+    let places = [volume.as_os_str(), snapshot.as_os_str()];
+    tool(arguments.into_iter().chain(places));
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, punch, 4 * MIB, 8 * MIB).unwrap();
+    drop(file);
+    scratch.sync().unwrap();
+    let told = scanned(&volume);
+    assert_eq!(told["unreachable_bytes"], 0, "{told}");
+    assert_eq!(number(&told, "unreached_shared_bytes"), 8 * MIB, "{told}");
+    left_alone(&mut scratch, &volume, "all-reached");
 }
 
 #[test]
@@ -551,6 +641,81 @@ fn loop_a_stopped_run_is_resumed() {
     assert_eq!(hashes(&dir), contents);
 }
 
+/// A file of 32 MiB that was written in layers: of 32 MiB, then of all but the first and the last MiB, and so on. Of
+/// each of the extents it reaches a MiB on either side.
+fn layered(path: &Path) {
+    let file = File::create(path).unwrap();
+    for layer in 0..16_u64 {
+        let mut bytes = vec![0; ((32 - 2 * layer) * MIB) as usize];
+        content(&mut bytes, layer, FileOffset(0));
+        file.write_all_at(&bytes, layer * MIB).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+/// Extents are written anew one after the other, not by turns: whenever a run is stopped, most of what was written has
+/// given something back.
+#[test]
+fn loop_a_stop_costs_little() {
+    let Some(mut scratch) = btrfs("noatime") else {
+        return;
+    };
+    let (dir, path) = data(&scratch);
+    layered(&path);
+    scratch.sync().unwrap();
+    let contents = hashes(&dir);
+    let limits = ["--jobs", "1", "--rate", "8MiB", "--time-limit", "1s"];
+    let stopped = indef()
+        .args(["run", "--reclaim", "--json"])
+        .args(limits)
+        .arg(&dir)
+        .ran();
+    assert_eq!(stopped.status, 3, "{stopped:?}");
+    let totals = &stopped.json()["totals"];
+    let written = number(totals, "bytes_host_written");
+    let freed = number(totals, "bytes_reclaimed");
+    eprintln!("{written} B written, {freed} B free");
+    assert!((8 * MIB..30 * MIB).contains(&written), "{stopped:?}");
+    // The best layers: 30, 28, 26 and 24 MiB for two each.
+    assert!(freed >= 100 * MIB, "{stopped:?}");
+    reclaimed(&mut scratch, &path, &[]);
+    assert_eq!(hashes(&dir), contents);
+}
+
+/// What is left of a run that moves fragments is still to be done after one that gave space back.
+#[test]
+fn loop_a_stopped_run_of_another_kind_stays() {
+    let Some(scratch) = btrfs("noatime") else {
+        return;
+    };
+    let (dir, path) = data(&scratch);
+    let files: Vec<_> = (0..6).map(|n| path.with_extension(n.to_string())).collect();
+    for path in &files {
+        common::make(path, Bytes::mib(8), Bytes::kib(8));
+    }
+    let left = || files.iter().map(|path| fragments(path)).sum::<u64>();
+    let other = dir.join("cut off");
+    write(&other, 8 * MIB);
+    truncate(&other, BLOCK);
+    scratch.sync().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let indef = || indef_with_state(state.path());
+    let limits = ["--jobs", "1", "--rate", "8MiB", "--time-limit", "1s"];
+    let stopped = indef().arg("run").args(limits).arg(&dir).ran();
+    assert_eq!(stopped.status, 3, "{stopped:?}");
+    let before = left();
+    let reclaimed = indef().args(["run", "--reclaim", "--json"]).arg(&dir).ran();
+    assert_eq!(reclaimed.status, 0, "{reclaimed:?}");
+    assert_eq!(
+        reclaimed.json()["totals"]["files_moved"],
+        1,
+        "{reclaimed:?}"
+    );
+    let resumed = indef().args(["run", "--json", "--resume"]).ran();
+    assert_eq!(resumed.status, 0, "{resumed:?}");
+    assert!(before > 1024 && left() < 100, "{before}: {resumed:?}");
+}
+
 #[test]
 fn loop_a_long_rest_is_written_anew_in_one_piece() {
     let builder = ScratchFs::builder("btrfs", Bytes::gib(4)).mount_options("noatime");
@@ -609,10 +774,46 @@ fn loop_a_snapshot_since_the_plan_keeps_what_it_holds() {
         .arg(&plan)
         .ran()
         .json();
-    assert_eq!(document["files"][0]["reason"], "shared", "{document}");
+    assert_eq!(
+        document["files"][0]["reason"], "held-by-others",
+        "{document}"
+    );
     for name in ["bytes_relocated", "bytes_reclaimed"] {
         assert_eq!(document["totals"][name], 0, "{document}");
     }
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(scratch.path()), contents);
+}
+
+/// A balance gives extents other addresses; what a plan says of the file stays true.
+#[test]
+fn loop_a_plan_outlives_a_balance() {
+    let Some(mut scratch) = btrfs("noatime") else {
+        return;
+    };
+    let (dir, path) = data(&scratch);
+    write(&path, 32 * MIB);
+    truncate(&path, 3 * MIB);
+    let plan = scratch.path().join("plan");
+    let ran = indef()
+        .args(["plan", "--reclaim", "-o"])
+        .args([&plan, &dir])
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let balance = ["balance", "start", "-d"].map(OsStr::new);
+    tool(balance.into_iter().chain([scratch.path().as_os_str()]));
+    let contents = hashes(scratch.path());
+    let document = indef()
+        .args(["run", "--json", "--plan"])
+        .arg(&plan)
+        .ran()
+        .json();
+    assert_eq!(
+        document["totals"]["bytes_reclaimed"],
+        29 * MIB,
+        "{document}"
+    );
+    assert_eq!(scanned(&dir)["unreachable_bytes"], 0);
     scratch.fsck().unwrap();
     assert_eq!(hashes(scratch.path()), contents);
 }
@@ -693,6 +894,39 @@ fn loop_a_full_file_system_gets_space() {
         "{document}"
     );
     assert_eq!(scanned(&dir)["unreachable_bytes"], 0);
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(&dir), contents);
+}
+
+/// Room for some of the extents is enough, as each gives more back than it took.
+#[test]
+fn loop_little_room_is_enough_for_many_extents() {
+    let Some(mut scratch) = btrfs("noatime") else {
+        return;
+    };
+    let (dir, path) = data(&scratch);
+    layered(&path);
+    let fill = File::create(scratch.path().join("fill")).unwrap();
+    scratch.sync().unwrap();
+    let free = scratch.free().unwrap().get();
+    // Less than the 30 MiB that are reached, and the trees want some.
+    fallocate(&fill, FallocateFlags::empty(), 0, free - 14 * MIB).unwrap();
+    drop(fill);
+    scratch.sync().unwrap();
+    let contents = hashes(&dir);
+    let free = scratch.free().unwrap();
+    let ran = command(&["run", "--reclaim", "--min-free", "0", "--json"], &dir);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let document = ran.json();
+    eprintln!(
+        "{free} free, {} B given back",
+        document["totals"]["bytes_reclaimed"]
+    );
+    assert_eq!(
+        document["totals"]["bytes_reclaimed"],
+        240 * MIB,
+        "{document}"
+    );
     scratch.fsck().unwrap();
     assert_eq!(hashes(&dir), contents);
 }
