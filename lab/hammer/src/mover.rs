@@ -136,14 +136,18 @@ impl<'a> Movers<'a> {
             if let Some(engine) = volume.offload.or(volume.engine) {
                 command.args(["--engine", engine]);
             }
-            command.args(["--policy", policy]);
+            match volume.reclaims {
+                // Any ratio above 0: as much work as there is.
+                true => command.args(["--reclaim", "--reclaim-ratio", "0.01"]),
+                false => command.args(["--policy", policy]),
+            };
             if self.shared.volume.unshares {
                 command.arg("--allow-unshare");
             }
             if !budget.is_empty() {
                 command.args(["--budget", budget]);
             }
-            if !rows.is_empty() {
+            if !rows.is_empty() && !volume.reclaims {
                 command.args(["--geometry", &format!("striped:granule={rows}")]);
             }
             command.arg(root);

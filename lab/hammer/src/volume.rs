@@ -44,6 +44,8 @@ pub struct Volume {
     pub(crate) clones: bool,
     /// The mover is told to give sharing up.
     pub(crate) unshares: bool,
+    /// The mover gives back what files hold and do not reach, and does not look at fragments.
+    pub(crate) reclaims: bool,
     /// The mover leaves open files alone, so actors must close theirs.
     pub(crate) wants_closed_files: bool,
     /// Newer tools than Debian 12's are needed (`scripts/xfsprogs`).
@@ -71,6 +73,7 @@ const EXT4: Volume = Volume {
     devices: 1,
     clones: false,
     unshares: false,
+    reclaims: false,
     wants_closed_files: false,
     new_tools: false,
     medium: None,
@@ -173,6 +176,16 @@ pub const VOLUMES: &[Volume] = &[
     Volume {
         name: "btrfs-unshare",
         unshares: true,
+        ..BTRFS
+    },
+    Volume {
+        name: "btrfs-share",
+        engine: Some("btrfs-share-range"),
+        ..BTRFS
+    },
+    Volume {
+        name: "btrfs-reclaim",
+        reclaims: true,
         ..BTRFS
     },
     Volume {

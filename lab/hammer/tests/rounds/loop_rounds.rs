@@ -158,6 +158,16 @@ fn loop_round_btrfs() {
 }
 
 #[test]
+fn loop_round_btrfs_share() {
+    round("btrfs-share");
+}
+
+#[test]
+fn loop_round_btrfs_reclaim() {
+    round("btrfs-reclaim");
+}
+
+#[test]
 fn loop_round_btrfs_zstd() {
     round("btrfs-zstd");
 }
