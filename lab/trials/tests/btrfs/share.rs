@@ -481,6 +481,46 @@ fn loop_a_snapshot_that_is_deleted_meanwhile_is_left_out() {
     bench.fs.fsck().unwrap();
 }
 
+/// What is under way stays for a snapshot that is made meanwhile, and the rest moves with it: it keeps nothing alone.
+#[test]
+fn loop_a_snapshot_that_is_made_meanwhile_keeps_sharing() {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(64), 1, 0);
+    let states = family.states();
+    let before = used(&mut bench);
+    let root = bench.fs.path().to_str().unwrap().to_owned();
+    let sub = family.path.parent().unwrap().to_str().unwrap();
+    let done = interrupted(&bench, &family.path, || {
+        btrfs(&[
+            "subvolume",
+            "snapshot",
+            "-r",
+            sub,
+            &format!("{root}/meanwhile"),
+        ]);
+    })
+    .unwrap();
+    assert!(done.moved.relocated >= Bytes::mib(16), "{done:?}");
+    assert!(done.moved.relocated < Bytes::mib(64), "{done:?}");
+    let after = used(&mut bench);
+    assert!(
+        after <= before + (1 << 20),
+        "{before} bytes used before, {after} after"
+    );
+    let new = Path::new(&root).join("meanwhile/file");
+    for path in family.all().chain([&new]) {
+        assert_eq!(exclusive_and_shared(path).0, 0, "{}", path.display());
+    }
+    let layouts: Vec<_> = states.iter().map(|state| state.check().layout).collect();
+    assert_eq!(State::of(&new).layout, layouts[0]);
+    assert_eq!(layouts[1], layouts[0]);
+    // The rest moves with the next run.
+    bench.must_relocate(&family.path, Policy::Whole);
+    assert!(State::of(&new).fragments <= 4);
+    assert_eq!(exclusive_and_shared(&new).0, 0);
+    bench.fs.fsck().unwrap();
+}
+
 /// Only a subvolume is mounted; the snapshots are not below it.
 #[test]
 fn loop_holders_that_no_path_leads_to_move_along() {

@@ -41,8 +41,8 @@ const MOST_PARTS: usize = 64 << 10;
 /// A file that holds extents of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HolderId {
-    subvolume: u64,
-    inode: u64,
+    pub(super) subvolume: u64,
+    pub(super) inode: u64,
 }
 
 impl HolderId {
@@ -59,6 +59,7 @@ impl HolderId {
 /// A holder that was found.
 #[derive(Debug)]
 pub(super) struct Holder {
+    pub(super) id: HolderId,
     handle: FileHandle,
     pub(super) has: FileParts,
 }
@@ -200,34 +201,22 @@ impl Finder {
             .collect();
         for extent in extents {
             let mut elsewhere = false;
-            let mut add = |reference: Reference| {
-                let id = HolderId {
-                    subvolume: reference.subvolume,
-                    inode: reference.inode,
-                };
+            let mut add = |id: HolderId, offset: u64| {
                 if id == own {
-                    elsewhere |= !own_places.contains(&reference.offset);
+                    elsewhere |= !own_places.contains(&offset);
                     return;
                 }
-                let range = references
-                    .entry(id)
-                    .or_insert((reference.offset, reference.offset));
-                range.0 = range.0.min(reference.offset);
-                range.1 = range.1.max(reference.offset);
+                let range = references.entry(id).or_insert((offset, offset));
+                range.0 = range.0.min(offset);
+                range.1 = range.1.max(offset);
             };
-            let mut asked = {
-                let _looking = looking();
-                let all = self.holders.of(&target.file, extent);
-                all.map(|all| all.for_each(&mut add))
-            };
+            let mut asked = self.ask(target, extent, &mut add);
             if is(&asked, Errno::NOENT) && !self.synced {
                 // The tree has it after the next commit.
                 self.synced = true;
                 rustix::fs::syncfs(&target.file)
                     .map_err(|errno| target.error("write the file system back", None, errno))?;
-                let _looking = looking();
-                let all = self.holders.of(&target.file, extent);
-                asked = all.map(|all| all.for_each(&mut add));
+                asked = self.ask(target, extent, &mut add);
             }
             let reason = match &asked {
                 Ok(()) if elsewhere => Some(SkipReason::HoldersDiffer),
@@ -247,6 +236,48 @@ impl Finder {
             }
         }
         Ok(references)
+    }
+
+    /// Ask for all references to an extent: file, and place in it.
+    fn ask(
+        &mut self,
+        target: &Target,
+        extent: u64,
+        add: &mut dyn FnMut(HolderId, u64),
+    ) -> io::Result<()> {
+        let _looking = looking();
+        let all = self.holders.of(&target.file, extent)?;
+        all.for_each(|reference: Reference| {
+            let id = HolderId {
+                subvolume: reference.subvolume,
+                inode: reference.inode,
+            };
+            add(id, reference.offset);
+        });
+        Ok(())
+    }
+
+    /// Ask again for the references to extents, right before they move: why they stay, if one is not `known`.
+    pub(super) fn strangers(
+        &mut self,
+        target: &Target,
+        extents: &BTreeSet<u64>,
+        known: impl Fn(HolderId, u64) -> bool,
+    ) -> Option<SkipReason> {
+        for extent in extents {
+            let mut stranger = false;
+            let asked = self.ask(target, *extent, &mut |id, offset| {
+                stranger |= !known(id, offset);
+            });
+            match asked {
+                Ok(()) if stranger => return Some(SkipReason::Changed),
+                Ok(()) => {}
+                // Nobody has it any more.
+                _ if is(&asked, Errno::NOENT) => {}
+                Err(_) => return Some(SkipReason::HoldersUnreachable),
+            }
+        }
+        None
     }
 
     /// Look at a holder, between its first and its last reference; `None` if it is gone.
@@ -309,6 +340,7 @@ impl Finder {
             extents.extend(edge.extents());
         }
         Ok(Some(Holder {
+            id,
             handle,
             has: FileParts {
                 parts,

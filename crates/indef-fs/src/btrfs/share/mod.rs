@@ -30,8 +30,9 @@
 //! written, and only that. So beside the blocks of before there are never more than those of two windows, until the
 //! next commit frees what was given up.
 //!
-//! A snapshot or reflink that is made in the moment between the look for holders and the comparison keeps the old
-//! blocks: then space is lost, not data. A window is looked at right before it is copied.
+//! A window is looked at before it is copied, and each unit once more right before it moves: if anybody refers to its
+//! extents who did not then, it stays. A snapshot or reflink that is made in the moment between that look and the
+//! comparison keeps the old blocks: then space is lost, not data.
 //!
 //! # What is left to `btrfs-defrag-range`
 //!

@@ -12,7 +12,7 @@ use units::{Bytes, FileRange};
 
 use super::{
     claims::{Claim, Claims},
-    holders::{Finder, Found},
+    holders::{Finder, Found, HolderId},
     select::{FileParts, select},
     window::{Place, Window},
 };
@@ -190,7 +190,11 @@ impl<'a> ShareRelocation<'a> {
             holder.has = has;
         }
         let (runs, segments) = (selected.runs, selected.segments);
-        Some(Window::new(runs, target.layout, holders, segments, claim))
+        let own = HolderId {
+            subvolume: self.subvolume,
+            inode: self.target.id.inode,
+        };
+        Some(Window::new(own, runs, target, holders, segments, claim))
     }
 
     /// Remember why something that is shared was left out.
@@ -300,7 +304,7 @@ impl<'a> ShareRelocation<'a> {
                 is_changed = window.settle(place, &mut self.finder, &mut self.mapper)?;
                 self.settled = true;
             }
-            match window.step(place, &mut self.mapper) {
+            match window.step(place, &mut self.finder, &mut self.mapper) {
                 Some(done) => {
                     moved += done.moved;
                     self.moved_any |= !done.moved.relocated.is_zero();

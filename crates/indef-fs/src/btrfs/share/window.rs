@@ -12,6 +12,7 @@ use indef_core::{
     layout::{Extent, ExtentFlags, Layout},
 };
 use linux_abi::{
+    btrfs::ExtentPart,
     cache::{start_writeback, wait_writeback},
     fiemap::Mapper,
     share::{Compared, dedupe_range},
@@ -25,8 +26,8 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 use super::{
     apart::sharing,
     claims::Claim,
-    holders::{Finder, Holder},
-    select::{Segment, UNIT, change, clipped, placed},
+    holders::{Finder, Holder, HolderId},
+    select::{FileParts, Segment, UNIT, change, clipped, placed},
 };
 use crate::{CacheRecord, Moved, RangeCopier, Refusal, Target, cache::read_ahead, cut::cut, map};
 
@@ -47,9 +48,13 @@ pub(super) struct Place<'a> {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Window {
+    /// The target, and its parts of extents.
+    own: HolderId,
+    parts: Vec<ExtentPart>,
     runs: Vec<FileRange>,
     /// The units that are left, once they are copied.
     units: VecDeque<FileRange>,
+    /// Ordered.
     holders: Vec<Holder>,
     /// For each holder, the segments that it gets from the copy.
     segments: Vec<Vec<Segment>>,
@@ -79,8 +84,9 @@ enum Taken {
 
 impl Window {
     pub(super) fn new(
+        own: HolderId,
         runs: Vec<FileRange>,
-        layout: Layout,
+        target: FileParts,
         mut holders: Vec<Holder>,
         segments: Vec<Vec<Segment>>,
         claim: Claim,
@@ -90,11 +96,13 @@ impl Window {
             holder.has.parts = Vec::new();
         }
         Self {
+            own,
+            parts: target.parts,
             runs,
             units: VecDeque::new(),
             holders,
             segments,
-            layout,
+            layout: target.layout,
             copied: Layout::default(),
             cached: Vec::new(),
             claim,
@@ -183,12 +191,47 @@ impl Window {
     }
 
     /// Let the next unit, in the target and in all holders, have the blocks of the copy. `None` if there is none.
-    pub(super) fn step(&mut self, place: Place<'_>, mapper: &mut Mapper) -> Option<Done> {
+    pub(super) fn step(
+        &mut self,
+        place: Place<'_>,
+        finder: &mut Finder,
+        mapper: &mut Mapper,
+    ) -> Option<Done> {
         let unit = self.units.pop_front()?;
-        Some(self.unit(place, unit, mapper))
+        Some(self.unit(place, unit, finder, mapper))
     }
 
-    fn unit(&mut self, place: Place<'_>, unit: FileRange, mapper: &mut Mapper) -> Done {
+    /// Why the extents of a unit stay, if they have other holders by now than when they were looked at: a snapshot, or
+    /// a reflink, that was made meanwhile.
+    fn strangers(
+        &self,
+        place: Place<'_>,
+        unit: FileRange,
+        finder: &mut Finder,
+    ) -> Option<SkipReason> {
+        let meets = |part: &&ExtentPart| FileRange::new(part.offset, part.len).overlaps(unit);
+        let extents = self.parts.iter().filter(meets).map(|part| part.extent);
+        let known = |id: HolderId, offset: u64| {
+            let at = FileRange::new(offset, 1);
+            if id == self.own {
+                return self.runs.iter().any(|run| run.overlaps(at));
+            }
+            let found = self.holders.binary_search_by_key(&id, |holder| holder.id);
+            found.is_ok_and(|index| {
+                let mut segments = self.segments[index].iter();
+                segments.any(|segment| segment.range().overlaps(at))
+            })
+        };
+        finder.strangers(place.target, &extents.collect(), known)
+    }
+
+    fn unit(
+        &mut self,
+        place: Place<'_>,
+        unit: FileRange,
+        finder: &mut Finder,
+        mapper: &mut Mapper,
+    ) -> Done {
         let own = [Segment::of_target(unit)];
         let segments: Vec<Vec<Segment>> = (self.segments.iter())
             .map(|all| clipped(all, unit).collect())
@@ -203,6 +246,8 @@ impl Window {
             done.reason = Some(SkipReason::NoGain);
         } else if self.holders.iter().zip(&segments).any(is_harmed) {
             done.reason = Some(SkipReason::HoldersDiffer);
+        } else {
+            done.reason = self.strangers(place, unit, finder);
         }
         if done.reason.is_some() {
             return done;
