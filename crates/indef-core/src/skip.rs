@@ -56,6 +56,8 @@ reasons! {
     KeepsSharing = "keeps-sharing";
     /// Shared with a file that cannot be found, opened or changed: it would keep the old blocks.
     HoldersUnreachable = "holders-unreachable";
+    /// Shared with more files than are looked at, or in more parts.
+    ManyHolders = "many-holders";
     /// Files that share it have only parts of it in common: one would keep the old blocks, or get more fragments.
     HoldersDiffer = "holders-differ";
     /// Compressed extents that cannot be merged further.

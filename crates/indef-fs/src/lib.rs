@@ -60,7 +60,9 @@ pub use linux_abi::fiemap::Mapper;
 pub use map::map;
 pub use mounts::Mount;
 pub use options::EngineOptions;
-pub use relocate::{CountedRange, Moved, RangeCopier, Relocation, Relocator, Step, StepLimit};
+pub use relocate::{
+    Beyond, CountedRange, Moved, RangeCopier, Relocation, Relocator, Step, StepLimit,
+};
 pub use root::{Mounts, Root, RootEntry, Roots, reopen};
 pub use survey::count_ranges;
 pub use target::{Attributes, FileTime, Target};

@@ -8,7 +8,7 @@
 
 use std::{fs::File, io, ops::AddAssign};
 
-use indef_core::layout::FragmentCount;
+use indef_core::{SkipReason, layout::FragmentCount};
 use units::{Bytes, FileRange, Nanos};
 
 use crate::{FsError, Refusal, Target};
@@ -188,8 +188,8 @@ impl AddAssign for Moved {
     }
 }
 
-/// Copies ranges between two open files with many requests in flight. Implemented by the executor
-/// (io_uring), so that engines need no rings of their own.
+/// The services of the executor. It copies ranges between two open files with many requests in flight
+/// (io_uring), so that engines need no rings of their own, and knows the limits of the run.
 pub trait RangeCopier: Send + Sync {
     /// Copy each of `ranges` from `from` to the same offset of `to`; no byte outside of them is
     /// written. When it returns, all of it has been submitted and completed; durability is the
@@ -199,4 +199,28 @@ pub trait RangeCopier: Send + Sync {
     ///
     /// The first error of any request; `to` is then unspecified in `ranges`.
     fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> io::Result<()>;
+
+    /// Whether the run is to end. What takes long beside copying asks now and then, and gives up.
+    fn is_stopping(&self) -> bool {
+        false
+    }
+
+    /// Ask for leave to do more than the ranges cost, before it is done. Waits for its turn at the requested rate.
+    ///
+    /// # Errors
+    ///
+    /// The limit that is in the way.
+    fn allow(&self, more: Beyond) -> Result<(), SkipReason> {
+        let _ = more;
+        Ok(())
+    }
+}
+
+/// Work beyond what ranges cost: that of other files that move along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beyond {
+    /// Bytes that are read, to compare them.
+    pub read: Bytes,
+    /// Bytes that come to be written, as metadata.
+    pub written: Bytes,
 }

@@ -53,7 +53,10 @@ const fn sentence(reason: SkipReason) -> &'static str {
             "shared, and here sharing cannot be given up safely: a power cut could mix the files"
         }
         SkipReason::HoldersUnreachable => {
-            "shared with files that could not all be found or changed (one is immutable or being deleted, or they are too many)"
+            "shared with files that could not all be found or changed (one is immutable or being deleted)"
+        }
+        SkipReason::ManyHolders => {
+            "shared with more than 256 files at the same place, or in very many parts (deleting old snapshots helps)"
         }
         SkipReason::HoldersDiffer => {
             "shared in parts: a reflink or snapshot would keep the old blocks, or get more fragments"

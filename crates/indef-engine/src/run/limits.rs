@@ -43,6 +43,27 @@ impl Budget {
     }
 }
 
+/// Bytes of a requested budget beyond those that the plans cost, for work that no plan knows of.
+#[derive(Debug)]
+pub(super) struct Surplus(Option<Budget>);
+
+impl Surplus {
+    pub(super) fn new(requested: Option<Bytes>, planned: Bytes) -> Self {
+        Self(requested.map(|budget| Budget::new(budget.saturating_sub(planned))))
+    }
+
+    /// Take this many: all of one kind, also from those that the plans leave.
+    pub(super) fn reserve(&self, bytes: Bytes, of_plans: &Budget) -> bool {
+        let surplus = self.0.as_ref();
+        surplus.is_none_or(|surplus| surplus.reserve(bytes) || of_plans.reserve(bytes))
+    }
+
+    /// Whether there is a requested budget.
+    pub(super) fn is_limited(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 fn signed(bytes: Bytes) -> i64 {
     i64::try_from(bytes.get()).unwrap_or(i64::MAX)
 }

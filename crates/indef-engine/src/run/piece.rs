@@ -11,7 +11,7 @@ use std::{
 };
 
 use indef_core::SkipReason;
-use indef_fs::{Moved, RangeCopier, Refusal, Step};
+use indef_fs::{Beyond, Moved, RangeCopier, Refusal, Step, Target};
 use units::{Bytes, FileRange};
 
 use super::{
@@ -65,6 +65,7 @@ impl Run<'_> {
         });
         let meter = Meter {
             run: self,
+            target: &file.target,
             copier: self.copier,
             written: AtomicU64::new(0),
             refused: AtomicBool::new(false),
@@ -159,6 +160,7 @@ impl Run<'_> {
 /// Measures the written bytes, keeps the pace and the limits inside long copies.
 struct Meter<'r, 'o> {
     run: &'r Run<'o>,
+    target: &'r Target,
     copier: &'r dyn RangeCopier,
     /// Bytes that are known to be written, by copying or as reported.
     written: AtomicU64,
@@ -223,6 +225,42 @@ impl Meter<'_, '_> {
 }
 
 impl RangeCopier for Meter<'_, '_> {
+    fn is_stopping(&self) -> bool {
+        self.run.stop.cause().is_some()
+    }
+
+    fn allow(&self, more: Beyond) -> Result<(), SkipReason> {
+        let run = self.run;
+        let bytes = more.read.saturating_add(more.written);
+        if bytes.is_zero() {
+            return Ok(());
+        }
+        let min_free = run.options.min_free_pct;
+        let has_room = || {
+            let space = run.backend.space(self.target);
+            space.is_ok_and(|space| space.allows(more.written, min_free))
+        };
+        if !more.written.is_zero() && !has_room() {
+            return Err(SkipReason::NoSpace);
+        }
+        if !run.surplus.reserve(bytes, &run.budget) {
+            return Err(SkipReason::OverBudget);
+        }
+        if run.surplus.is_limited() {
+            // A resumed run has so much less left.
+            run.observer.on(RunEvent::Settled {
+                id: self.target.id,
+                reserved: Bytes::ZERO,
+                spent: bytes,
+            });
+        }
+        run.pace.wait(bytes, &run.stop);
+        match self.is_stopping() {
+            true => Err(SkipReason::Stopped),
+            false => Ok(()),
+        }
+    }
+
     fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> io::Result<()> {
         let paced = self.run.pace.bytes_in(Duration::from_millis(100));
         // Whole direct I/O blocks, whatever the rate.

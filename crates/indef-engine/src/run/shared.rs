@@ -10,7 +10,7 @@ use indef_fs::RangeCopier;
 use super::{
     backend::Backend,
     extent_maps::Worst,
-    limits::{Budget, Pace, Stop},
+    limits::{Budget, Pace, Stop, Surplus},
     observe::Observer,
     options::RunOptions,
     result::FileResult,
@@ -27,6 +27,7 @@ pub(super) struct Run<'a> {
     pub(super) files: usize,
     pub(super) stop: Stop<'a>,
     pub(super) budget: Budget,
+    pub(super) surplus: Surplus,
     pub(super) pace: Pace,
     pub(super) volumes: Volumes,
     pub(super) worst: Worst,

@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt, chown},
     path::Path,
     process::Command,
+    time::{Duration, Instant},
 };
 
 use crate::common::{ForAnybody, NOBODY, Run, fragments, hashes, indef, make, scratch};
@@ -103,6 +104,47 @@ fn loop_what_files_of_btrfs_share_moves_once_and_stays_shared() {
         .json();
     assert_eq!(again["totals"]["bytes_relocated"], 0, "{again}");
     scratch.fsck().unwrap();
+}
+
+/// Each holder is read to be compared, which counts like what is written.
+#[test]
+fn loop_what_is_read_of_holders_counts_in_budget_and_rate() {
+    let Some(scratch) = scratch("btrfs") else {
+        return;
+    };
+    let dir = scratch.path().join("data");
+    fs::create_dir(&dir).unwrap();
+    let path = dir.join("file");
+    make(&path, Bytes::mib(8), Bytes::kib(8));
+    for n in 0..9 {
+        reflink(&path, &scratch.path().join(format!("clone{n}"))).unwrap();
+    }
+    scratch.sync().unwrap();
+    let run = |limit: [&str; 2]| {
+        let ran = indef()
+            .args(["run", "--json"])
+            .args(ENGINE)
+            .args(limit)
+            .arg(&dir)
+            .ran();
+        assert_eq!(ran.status, 0, "{ran:?}");
+        ran.json()
+    };
+    let limited = run(["--budget", "48MiB"]);
+    let moved = limited["totals"]["bytes_relocated"].as_u64().unwrap();
+    // 8 MiB for the copy, nine times what moves for the holders.
+    assert!((2 << 20..=40 << 20).contains(&(9 * moved)), "{limited}");
+    assert_eq!(limited["files"][0]["reason"], "over-budget", "{limited}");
+    let begun = Instant::now();
+    let paced = run(["--rate", "16MiB"]);
+    let rest = paced["totals"]["bytes_relocated"].as_u64().unwrap();
+    assert_eq!(rest + moved, 8 << 20, "{paced}");
+    let least = Duration::from_secs_f64(10.0 * rest as f64 / f64::from(16 << 20) * 0.8);
+    assert!(
+        begun.elapsed() > least,
+        "{:?} for {rest} B",
+        begun.elapsed()
+    );
 }
 
 #[test]

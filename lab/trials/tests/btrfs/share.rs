@@ -4,11 +4,13 @@ use std::{
     fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use indef_core::{SkipReason, layout::ExtentFlags, plan::Policy};
 use indef_fs::{
-    EngineKind, EngineOptions, Refusal, Step, StepLimit, Target, count_ranges, relocator,
+    EngineKind, EngineOptions, RangeCopier, Refusal, Step, StepLimit, Target, count_ranges,
+    relocator,
 };
 use scratch_fs::{cache_change, cached_pages_after};
 use units::{Bytes, FileRange};
@@ -357,6 +359,55 @@ fn interrupted(bench: &Bench, path: &Path, meanwhile: impl FnOnce()) -> Result<D
             return Ok(done);
         }
     }
+}
+
+/// A run that is to end after so many questions.
+struct Ending(AtomicU32);
+
+impl RangeCopier for Ending {
+    fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> std::io::Result<()> {
+        PlainCopier.copy(from, to, ranges)
+    }
+
+    fn is_stopping(&self) -> bool {
+        let left = |left: u32| left.checked_sub(1);
+        (self.0)
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, left)
+            .is_err()
+    }
+}
+
+/// A look at many holders is not waited for when the run is to end, and more than are kept are not looked at.
+#[test]
+fn loop_a_look_at_very_many_holders_ends() {
+    let Some(bench) = bench("") else { return };
+    let path = bench.path("file");
+    fragmented(&path, Bytes::kib(256));
+    for number in 0..260 {
+        scratch_fs::reflink(&path, &bench.path(&format!("clone{number}"))).unwrap();
+    }
+    bench.fs.sync().unwrap();
+    let state = State::of(&path);
+    let (target, engine) = (Target::open(&path).unwrap(), bench.engine().unwrap());
+    let counted = count_ranges(&target, &[FileRange::new(0, 256 << 10)]).unwrap();
+    let begun = |run: &dyn RangeCopier| match engine.begin(&target, &counted, run) {
+        Ok(_) => None,
+        Err(Refusal::Skip(reason)) => Some(reason),
+        Err(failed) => panic!("{failed}"),
+    };
+    assert_eq!(begun(&PlainCopier), Some(SkipReason::ManyHolders));
+    for number in 0..8 {
+        std::fs::remove_file(bench.path(&format!("clone{number}"))).unwrap();
+    }
+    rustix::fs::syncfs(&target.file).unwrap();
+    assert_eq!(begun(&PlainCopier), None, "252 of them");
+    // In the midst of the extents, and of the holders.
+    for questions in [0, 40, 100] {
+        let run = Ending(AtomicU32::new(questions));
+        assert_eq!(begun(&run), Some(SkipReason::Stopped), "{questions}");
+        assert_eq!(run.0.load(Ordering::Relaxed), 0, "it ends at once");
+    }
+    state.check();
 }
 
 fn shared_bytes(state: &State) -> u64 {

@@ -27,7 +27,7 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{apart::looking, claims::Claim, select::FileParts};
 use crate::{
-    Refusal, Target, map,
+    RangeCopier, Refusal, Target, map,
     root::{is_regular, look_at, reopen},
 };
 
@@ -35,8 +35,9 @@ use crate::{
 const MOST_HOLDERS: usize = 256;
 /// A holder is read between its first and its last reference to a window. Longer ranges are not looked at.
 const LONGEST_HULL: u64 = 1 << 30;
-/// Nor such with more parts.
+/// Nor such with more parts, and all holders together have at most so many: some 70 MiB of memory.
 const MOST_PARTS: usize = 64 << 10;
+const MOST_PARTS_OF_ALL: usize = 1 << 20;
 
 /// A file that holds extents of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,6 +143,7 @@ impl Finder {
         parts: Vec<ExtentPart>,
         hull: FileRange,
         claim: &Claim,
+        run: &dyn RangeCopier,
     ) -> Result<Found, Refusal> {
         let block = target.block_size;
         let around = FileRange::between(
@@ -166,14 +168,24 @@ impl Finder {
                 found.staying.insert(part.extent, SkipReason::Changed);
             }
         }
-        let references = self.references(target, own, &mut found)?;
+        let references = self.references(target, own, &mut found, run)?;
         if references.len() > MOST_HOLDERS {
-            stay(&mut found, SkipReason::HoldersUnreachable);
+            stay(&mut found, SkipReason::ManyHolders);
             return Ok(found);
         }
+        let mut left = MOST_PARTS_OF_ALL;
         for (id, (first, last)) in references {
+            go_on(run)?;
             match self.holder(target, id, first, last) {
-                Ok(holder) => found.holders.extend(holder),
+                Ok(None) => {}
+                Ok(Some(holder)) if holder.has.parts.len() <= left => {
+                    left -= holder.has.parts.len();
+                    found.holders.push(holder);
+                }
+                Ok(Some(_)) => {
+                    stay(&mut found, SkipReason::ManyHolders);
+                    break;
+                }
                 Err(Refusal::Skip(reason)) => {
                     stay(&mut found, reason);
                     break;
@@ -184,12 +196,14 @@ impl Finder {
         Ok(found)
     }
 
-    /// Everybody but the target who refers to its extents: the first and the last place of each in its file.
+    /// Everybody but the target who refers to its extents: the first and the last place of each in its file. Ends
+    /// early where there are too many.
     fn references(
         &mut self,
         target: &Target,
         own: HolderId,
         found: &mut Found,
+        run: &dyn RangeCopier,
     ) -> Result<BTreeMap<HolderId, (u64, u64)>, Refusal> {
         let mut references = BTreeMap::new();
         let own_places: BTreeSet<u64> = (found.target.parts.iter())
@@ -200,6 +214,10 @@ impl Finder {
             .filter(|extent| !found.staying.contains_key(extent))
             .collect();
         for extent in extents {
+            go_on(run)?;
+            if references.len() > MOST_HOLDERS {
+                break;
+            }
             let mut elsewhere = false;
             let mut add = |id: HolderId, offset: u64| {
                 if id == own {
@@ -223,7 +241,7 @@ impl Finder {
                 Ok(()) => None,
                 _ if is(&asked, Errno::NOENT) => Some(SkipReason::Changed),
                 _ if is(&asked, Errno::OVERFLOW) || is(&asked, Errno::NOMEM) => {
-                    Some(SkipReason::HoldersUnreachable)
+                    Some(SkipReason::ManyHolders)
                 }
                 Err(_) => None,
             };
@@ -263,8 +281,12 @@ impl Finder {
         target: &Target,
         extents: &BTreeSet<u64>,
         known: impl Fn(HolderId, u64) -> bool,
+        run: &dyn RangeCopier,
     ) -> Option<SkipReason> {
         for extent in extents {
+            if let Err(stopped) = go_on(run) {
+                return Some(stopped);
+            }
             let mut stranger = false;
             let asked = self.ask(target, *extent, &mut |id, offset| {
                 stranger |= !known(id, offset);
@@ -355,6 +377,14 @@ impl Holder {
     /// Open it; `None` if it is gone.
     pub(super) fn open(&self, target: &Target) -> Result<Option<File>, SkipReason> {
         Ok(open(target, self.handle)?.map(|(file, _)| file))
+    }
+}
+
+/// Whether a look at holders, which may be very many, is to go on.
+fn go_on(run: &dyn RangeCopier) -> Result<(), SkipReason> {
+    match run.is_stopping() {
+        true => Err(SkipReason::Stopped),
+        false => Ok(()),
     }
 }
 

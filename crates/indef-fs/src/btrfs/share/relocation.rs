@@ -163,7 +163,8 @@ impl<'a> ShareRelocation<'a> {
             let most = Bytes(u64::MAX);
             now.extend((self.finder).parts_of(self.target, self.subvolume, *range, most)?);
         }
-        let found = (self.finder).find(self.target, self.subvolume, now, hull, &claim)?;
+        let found =
+            (self.finder).find(self.target, self.subvolume, now, hull, &claim, self.copier)?;
         Ok(self.window(&asked, found, claim))
     }
 
@@ -236,9 +237,10 @@ impl<'a> ShareRelocation<'a> {
         let place = Place {
             target: self.target,
             copy: &self.copy,
+            run: self.copier,
         };
         self.recent.add(window.len());
-        let copied = window.copy(place, limit.bytes, self.copier);
+        let copied = window.copy(place, limit.bytes);
         match copied {
             Ok(_) => self.copied.push_back(window),
             Err(_) => window.close(place),
@@ -259,6 +261,7 @@ impl<'a> ShareRelocation<'a> {
         let place = Place {
             target: self.target,
             copy: &self.copy,
+            run: self.copier,
         };
         for window in self.copied.drain(..) {
             window.close(place);
@@ -297,6 +300,7 @@ impl<'a> ShareRelocation<'a> {
         let place = Place {
             target: self.target,
             copy: &self.copy,
+            run: self.copier,
         };
         if let Some(window) = self.copied.front_mut() {
             let mut is_changed = false;
@@ -341,8 +345,12 @@ impl<'a> ShareRelocation<'a> {
                 self.defrag = Some(defrag);
                 Ok(Step::Working(moved))
             }
-            Err(Refusal::Skip(_)) if self.moved_any => Ok(Step::Done(moved)),
-            Err(refusal) => Err(self.told(refusal)),
+            Err(refusal) => match self.told(refusal) {
+                Refusal::Skip(reason) if self.moved_any && !is_limit(reason) => {
+                    Ok(Step::Done(moved))
+                }
+                refusal => Err(refusal),
+            },
         }
     }
 }
@@ -350,7 +358,9 @@ impl<'a> ShareRelocation<'a> {
 impl Relocation for ShareRelocation<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         match self.advance(limit) {
-            Err(Refusal::Skip(_)) if self.moved_any => Ok(Step::Done(Moved::default())),
+            Err(Refusal::Skip(reason)) if self.moved_any && !is_limit(reason) => {
+                Ok(Step::Done(Moved::default()))
+            }
             other => other,
         }
     }
@@ -360,6 +370,11 @@ impl Drop for ShareRelocation<'_> {
     fn drop(&mut self) {
         self.close_all();
     }
+}
+
+/// Whether it is a limit of the run, which is told although something moved.
+fn is_limit(reason: SkipReason) -> bool {
+    matches!(reason, SkipReason::Stopped | SkipReason::OverBudget)
 }
 
 /// The parts of `asked` that are in none of `runs` (both ordered, disjoint).

@@ -29,7 +29,9 @@ use super::{
     holders::{Finder, Holder, HolderId},
     select::{FileParts, Segment, UNIT, change, clipped, placed},
 };
-use crate::{CacheRecord, Moved, RangeCopier, Refusal, Target, cache::read_ahead, cut::cut, map};
+use crate::{
+    Beyond, CacheRecord, Moved, RangeCopier, Refusal, Target, cache::read_ahead, cut::cut, map,
+};
 
 /// Bytes that all holders together compare in a step, if a unit is not the least one.
 const STEP: Bytes = Bytes::mib(64);
@@ -43,6 +45,8 @@ pub(super) struct Place<'a> {
     pub(super) target: &'a Target,
     /// The copy: a file without a name, in which all data is where it is in the target.
     pub(super) copy: &'a File,
+    /// The run and its limits.
+    pub(super) run: &'a dyn RangeCopier,
 }
 
 /// See the module.
@@ -121,19 +125,14 @@ impl Window {
 
     /// Copy the runs, and begin to write the copy back. Each unit, of at most `limit` bytes if that can be, gets
     /// extents of its own, so that none is left in part where we are stopped.
-    pub(super) fn copy(
-        &mut self,
-        place: Place<'_>,
-        limit: Bytes,
-        copier: &dyn RangeCopier,
-    ) -> Result<Moved, Refusal> {
-        let Place { target, copy } = place;
+    pub(super) fn copy(&mut self, place: Place<'_>, limit: Bytes) -> Result<Moved, Refusal> {
+        let Place { target, copy, run } = place;
         let each = Bytes(STEP.get() / (self.holders.len() as u64 + 1));
         let limit = limit.min(UNIT).min(each.max(LEAST_UNIT));
-        for run in &self.runs {
-            let mut rest = Some(*run);
-            while let Some(run) = rest {
-                let (unit, next) = cut(&self.layout, run, limit, usize::MAX);
+        for range in &self.runs {
+            let mut rest = Some(*range);
+            while let Some(range) = rest {
+                let (unit, next) = cut(&self.layout, range, limit, usize::MAX);
                 self.units.push_back(unit);
                 rest = next;
             }
@@ -144,8 +143,7 @@ impl Window {
         let mut bytes = Bytes::ZERO;
         for part in equally_shared(self.units.make_contiguous(), &self.segments) {
             let part = part.intersect(file);
-            copier
-                .copy(&target.file, copy, &[part])
+            run.copy(&target.file, copy, &[part])
                 .and_then(|()| start_writeback(copy, part.start.get(), part.len.get()))
                 .map_err(|error| refuse(target, "copy", error))?;
             bytes += part.len;
@@ -164,7 +162,7 @@ impl Window {
         finder: &mut Finder,
         mapper: &mut Mapper,
     ) -> Result<bool, Refusal> {
-        let Place { target, copy } = place;
+        let Place { target, copy, .. } = place;
         for run in &self.runs {
             wait_writeback(copy, run.start.get(), run.len.get())
                 .map_err(|error| refuse(target, "write the copy back", error))?;
@@ -222,7 +220,7 @@ impl Window {
                 segments.any(|segment| segment.range().overlaps(at))
             })
         };
-        finder.strangers(place.target, &extents.collect(), known)
+        finder.strangers(place.target, &extents.collect(), known, place.run)
     }
 
     fn unit(
@@ -252,6 +250,18 @@ impl Window {
         if done.reason.is_some() {
             return done;
         }
+        // Each holder is read to be compared.
+        let segments_of_all = segments.iter().flatten();
+        let read = segments_of_all.map(|segment| segment.len).sum();
+        let beyond = Beyond {
+            read,
+            ..Beyond::default()
+        };
+        if let Err(reason) = place.run.allow(beyond) {
+            done.reason = Some(reason);
+            return done;
+        }
+        done.moved.host_read = read;
         // The target comes last: where a holder cannot follow, the others go back to its blocks.
         let mut followed = Vec::new();
         let mut failed = None;
