@@ -58,6 +58,8 @@ reasons! {
     HoldersUnreachable = "holders-unreachable";
     /// Shared with more files than are looked at, or in more parts.
     ManyHolders = "many-holders";
+    /// Its snapshots would get more metadata of their own than data moves.
+    MetadataCost = "metadata-cost";
     /// Files that share it have only parts of it in common: one would keep the old blocks, or get more fragments.
     HoldersDiffer = "holders-differ";
     /// Compressed extents that cannot be merged further.

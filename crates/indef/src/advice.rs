@@ -58,6 +58,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::ManyHolders => {
             "shared with more than 256 files at the same place, or in very many parts (deleting old snapshots helps)"
         }
+        SkipReason::MetadataCost => {
+            "its snapshots would get more metadata of their own than data would move (deleting old snapshots helps)"
+        }
         SkipReason::HoldersDiffer => {
             "shared in parts: a reflink or snapshot would keep the old blocks, or get more fragments"
         }

@@ -12,10 +12,12 @@ use crate::{abi::AbiItem, ioctl};
 pub(crate) mod device;
 pub(crate) mod extents;
 pub(crate) mod holders;
+pub(crate) mod trees;
 
 pub use device::{fsid, unallocated};
 pub use extents::{Backing, FileExtent, FileExtents, Place, file_extents};
 pub use holders::{ExtentPart, ExtentParts, Holders, InodeFacts, InodeFlags, PartState, Reference};
+pub use trees::{TreeFacts, metadata_copies, tree_facts};
 
 /// `BTRFS_IOCTL_MAGIC`.
 const MAGIC: u8 = 0x94;

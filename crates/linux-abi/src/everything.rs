@@ -12,6 +12,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::btrfs::ABI,
         crate::btrfs::device::ABI,
         crate::btrfs::holders::ABI,
+        crate::btrfs::trees::ABI,
         crate::f2fs::ABI,
         crate::f2fs::offload::ABI,
         crate::cache::ABI,

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     os::unix::fs::{PermissionsExt, chown},
     path::Path,
     process::Command,
@@ -9,7 +10,7 @@ use std::{
 };
 
 use crate::common::{ForAnybody, NOBODY, Run, fragments, hashes, indef, make, scratch};
-use scratch_fs::reflink;
+use scratch_fs::{ScratchFs, reflink, require};
 use units::Bytes;
 
 /// It is never chosen by itself.
@@ -104,6 +105,80 @@ fn loop_what_files_of_btrfs_share_moves_once_and_stays_shared() {
         .json();
     assert_eq!(again["totals"]["bytes_relocated"], 0, "{again}");
     scratch.fsck().unwrap();
+}
+
+/// Used bytes of metadata, with all copies, after a commit.
+fn metadata(root: &Path) -> u64 {
+    btrfs(&["filesystem", "sync"], &[root]);
+    let usage = Command::new("btrfs")
+        .args(["filesystem", "usage", "-b"])
+        .arg(root)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(usage.stdout).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("Metadata,"))
+        .unwrap();
+    let used = line.split("Used:").nth(1).unwrap();
+    let used: u64 = used.split_whitespace().next().unwrap().parse().unwrap();
+    used * if line.starts_with("Metadata,DUP") {
+        2
+    } else {
+        1
+    }
+}
+
+/// Small files of which each snapshot would get leaves of its own stay: that would take many times what moves.
+#[test]
+fn loop_snapshots_of_many_small_files_get_no_metadata_of_their_own() {
+    const FILES: u64 = 1000;
+    const SNAPSHOTS: u64 = 50;
+    let made = ScratchFs::builder("btrfs", Bytes::gib(2)).build();
+    let Some(scratch) = require(made) else {
+        return;
+    };
+    let dir = scratch.path().join("sub");
+    btrfs(&["-q", "subvolume", "create"], &[&dir]);
+    let open = |n: u64| {
+        let mut options = fs::OpenOptions::new();
+        options
+            .create(true)
+            .append(true)
+            .open(dir.join(format!("{n}")))
+            .unwrap()
+    };
+    // The second half of each file is written after the first halves of all.
+    for half in 0..2 {
+        (0..FILES).for_each(|n| open(n).write_all(&[half; 8 << 10]).unwrap());
+        scratch.sync().unwrap();
+    }
+    make(&dir.join("large"), Bytes::mib(8), Bytes::kib(8));
+    for n in 0..SNAPSHOTS {
+        let snap = scratch.path().join(format!("snap{n}"));
+        btrfs(&["-q", "subvolume", "snapshot", "-r"], &[&dir, &snap]);
+    }
+    let before = metadata(scratch.path());
+    let ran = indef()
+        .args(["run", "--json", "--policy", "whole"])
+        .args(ENGINE)
+        .arg(&dir)
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let document = ran.json();
+    let files = document["files"].as_array().unwrap();
+    let stayed = files
+        .iter()
+        .filter(|file| file["reason"] == "metadata-cost");
+    let (stayed, after) = (stayed.count() as u64, metadata(scratch.path()));
+    eprintln!("{stayed} of {FILES} stayed, {before} B of metadata before, {after} B after");
+    assert!(stayed > FILES * 9 / 10, "{stayed}: {document}");
+    let large = files
+        .iter()
+        .find(|file| file["path"].as_str().unwrap().ends_with("large"));
+    assert_eq!(large.unwrap()["status"], "moved");
+    // Less than the large file has.
+    assert!(after < before + (8 << 20), "{before}, then {after}");
 }
 
 /// Each holder is read to be compared, which counts like what is written.

@@ -42,6 +42,7 @@
 mod apart;
 mod claims;
 mod holders;
+mod metadata;
 mod relocation;
 mod select;
 mod window;
@@ -57,7 +58,7 @@ use rustix::{
 };
 use units::{FileOffset, FileRange};
 
-use self::holders::Finder;
+use self::{holders::Finder, metadata::Ledger};
 use crate::{
     CountedRange, EngineKind, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation,
     Relocator, Target, map::next_batch,
@@ -69,6 +70,8 @@ pub(crate) struct BtrfsShareRange {
     fs: Filesystem,
     /// It moves ranges that nobody shares in the same way.
     takes_unshared: bool,
+    /// Metadata that snapshots got.
+    ledger: Ledger,
 }
 
 impl BtrfsShareRange {
@@ -92,6 +95,7 @@ impl BtrfsShareRange {
             Ok(sets) if sets.effective.contains(needed) => Ok(Self {
                 fs: fs.clone(),
                 takes_unshared: options.by_name,
+                ledger: Ledger::default(),
             }),
             _ => Err(SkipReason::NotPermitted.into()),
         }
@@ -133,7 +137,7 @@ impl Relocator for BtrfsShareRange {
         ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
-        let of_engine = (&self.fs, self.takes_unshared);
+        let of_engine = (&self.fs, self.takes_unshared, &self.ledger);
         relocation::begin(of_engine, target, subvolume(target)?, ranges, copier)
     }
 }

@@ -13,11 +13,13 @@ use units::{Bytes, FileRange};
 use super::{
     claims::{Claim, Claims},
     holders::{Finder, Found, HolderId},
+    metadata::Ledger,
     select::{FileParts, select},
     window::{Place, Window},
 };
 use crate::{
-    CountedRange, Filesystem, Moved, RangeCopier, Refusal, Relocation, Step, StepLimit, Target,
+    Beyond, CountedRange, Filesystem, Moved, RangeCopier, Refusal, Relocation, Step, StepLimit,
+    Target,
     btrfs::{
         call::Recent,
         relocation::BtrfsRelocation,
@@ -37,6 +39,8 @@ pub(super) struct ShareRelocation<'a> {
     fs: &'a Filesystem,
     /// Ranges that nobody shares move in the same way.
     takes_unshared: bool,
+    /// Metadata that snapshots got.
+    ledger: &'a Ledger,
     target: &'a Target,
     subvolume: u64,
     copier: &'a dyn RangeCopier,
@@ -62,7 +66,7 @@ pub(super) struct ShareRelocation<'a> {
 
 /// Begin to move ranges: of those that nobody shares, only some or all with the other engine.
 pub(super) fn begin<'a>(
-    (fs, takes_unshared): (&'a Filesystem, bool),
+    (fs, takes_unshared, ledger): (&'a Filesystem, bool, &'a Ledger),
     target: &'a Target,
     subvolume: u64,
     ranges: &[CountedRange],
@@ -80,6 +84,7 @@ pub(super) fn begin<'a>(
     let mut new = ShareRelocation {
         fs,
         takes_unshared,
+        ledger,
         target,
         subvolume,
         copier,
@@ -234,6 +239,18 @@ impl<'a> ShareRelocation<'a> {
         if room(self.target, wanted, window.average(), RESERVE) == Room::Short {
             return Err(SkipReason::NoSpace.into());
         }
+        let holders = window.holders(limit.bytes);
+        let price = (self.ledger.price(self.target, self.subvolume, holders))
+            .map_err(|error| self.target.error("look at the trees", None, error))?;
+        if price.bytes() > window.len() {
+            self.note(SkipReason::MetadataCost);
+            return Ok(Moved::default());
+        }
+        self.copier.allow(Beyond {
+            written: price.bytes(),
+            ..Beyond::default()
+        })?;
+        self.ledger.charge(price);
         let place = Place {
             target: self.target,
             copy: &self.copy,

@@ -117,6 +117,18 @@ impl Window {
         self.runs.iter().map(|run| run.len).sum()
     }
 
+    /// The holders, each with the most items that it has of the window once it moved in units of `limit`.
+    pub(super) fn holders(&self, limit: Bytes) -> impl Iterator<Item = (HolderId, u64)> + '_ {
+        let holders = self.holders.iter().zip(&self.segments);
+        let sharing = holders.filter(|(_, segments)| !segments.is_empty());
+        sharing.map(move |(holder, segments)| {
+            let units = segments
+                .iter()
+                .map(move |one| one.len.div_ceil(limit.min(UNIT)) + 1);
+            (holder.id, units.sum())
+        })
+    }
+
     /// Average length of the fragments.
     pub(super) fn average(&self) -> Bytes {
         let fragments = self.runs.iter().map(|run| self.layout.fragments_in(*run));

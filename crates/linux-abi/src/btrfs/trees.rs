@@ -1,0 +1,119 @@
+//! The trees of subvolumes as a whole (`struct btrfs_root_item`), and how often metadata is stored
+//! (`struct btrfs_chunk`; linux/btrfs_tree.h, v6.1). Needs `CAP_SYS_ADMIN`.
+
+use std::{io, os::fd::AsFd};
+
+use super::{CHUNK_ITEM, CHUNK_TREE, SearchKey, disk_u64_at, search};
+use crate::abi::AbiItem;
+
+/// `BTRFS_ROOT_TREE_OBJECTID`.
+const ROOT_TREE: u64 = 1;
+/// `BTRFS_ROOT_ITEM_KEY`.
+const ROOT_ITEM: u32 = 132;
+/// Offset of `bytes_used` in `struct btrfs_root_item`.
+const BYTES_USED: usize = 192;
+/// Offset of `level` there.
+const LEVEL: usize = 238;
+/// `BTRFS_BLOCK_GROUP_METADATA`.
+const METADATA: u64 = 1 << 2;
+/// `BTRFS_BLOCK_GROUP_RAID1`, `_DUP`, `_RAID10`: two copies.
+const TWICE: u64 = 1 << 4 | 1 << 5 | 1 << 6;
+/// `BTRFS_BLOCK_GROUP_RAID1C3`.
+const THRICE: u64 = 1 << 9;
+/// `BTRFS_BLOCK_GROUP_RAID1C4`.
+const FOUR_TIMES: u64 = 1 << 10;
+
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
+pub(crate) const ABI: &[AbiItem] = &[AbiItem {
+    header: "linux/btrfs_tree.h",
+    c_type: "struct btrfs_root_item",
+    size: 439,
+    fields: &[("bytes_used", BYTES_USED), ("level", LEVEL)],
+    requests: &[
+        ("BTRFS_ROOT_ITEM_KEY", ROOT_ITEM),
+        ("BTRFS_ROOT_TREE_OBJECTID", ROOT_TREE as u32),
+        ("BTRFS_BLOCK_GROUP_METADATA", METADATA as u32),
+        ("BTRFS_BLOCK_GROUP_RAID1C3", THRICE as u32),
+        ("BTRFS_BLOCK_GROUP_RAID1C4", FOUR_TIMES as u32),
+    ],
+}];
+
+/// The tree of a subvolume, as of the last commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeFacts {
+    /// Levels above its leaves. Blocks of the others may be shared with snapshots; the root never is.
+    pub levels: u8,
+    /// Bytes of all its blocks, each counted once.
+    pub bytes: u64,
+}
+
+/// The facts of a subvolume's tree; `None` if there is no such subvolume.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where it is not Btrfs.
+pub fn tree_facts(file: impl AsFd, subvolume: u64) -> io::Result<Option<TreeFacts>> {
+    let key = SearchKey {
+        tree_id: ROOT_TREE,
+        min_objectid: subvolume,
+        max_objectid: subvolume,
+        min_type: ROOT_ITEM,
+        max_type: ROOT_ITEM,
+        max_offset: u64::MAX,
+        ..SearchKey::default()
+    };
+    let mut facts = None;
+    search(file, key, |found| {
+        let (level, bytes) = (found.item.get(LEVEL), disk_u64_at(found.item, BYTES_USED));
+        facts = level.zip(bytes).map(|(level, bytes)| TreeFacts {
+            levels: *level,
+            bytes,
+        });
+        true
+    })?;
+    Ok(facts)
+}
+
+/// How often each block of metadata is stored, where it is stored most often.
+///
+/// # Errors
+///
+/// Those of [`tree_facts`].
+pub fn metadata_copies(file: impl AsFd) -> io::Result<u64> {
+    /// Offset of `type` in `struct btrfs_chunk`.
+    const TYPE: usize = 24;
+    let key = SearchKey {
+        tree_id: CHUNK_TREE,
+        max_objectid: u64::MAX,
+        min_type: CHUNK_ITEM,
+        max_type: CHUNK_ITEM,
+        max_offset: u64::MAX,
+        ..SearchKey::default()
+    };
+    let mut most = 1;
+    search(file, key, |found| {
+        let kind = disk_u64_at(found.item, TYPE).unwrap_or(0);
+        if kind & METADATA != 0 {
+            let copies = match kind {
+                kind if kind & FOUR_TIMES != 0 => 4,
+                kind if kind & THRICE != 0 => 3,
+                kind if kind & TWICE != 0 => 2,
+                _ => 1,
+            };
+            most = most.max(copies);
+        }
+        true
+    })?;
+    Ok(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_file_system_has_no_such_trees() {
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        assert!(tree_facts(&file, 5).is_err() && metadata_copies(&file).is_err());
+    }
+}
