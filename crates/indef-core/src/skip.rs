@@ -48,6 +48,8 @@ reasons! {
     FreesLittle = "frees-little";
     /// The relocation would not leave fewer fragments.
     NoGain = "no-gain";
+    /// No free run elsewhere takes it in one piece, where a region is emptied.
+    NoPlace = "no-place";
     /// Its own times show that its fragments cost nothing.
     NoTimeLost = "no-time-lost";
     /// Extents are shared with a reflink or a snapshot.

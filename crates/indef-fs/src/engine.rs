@@ -27,6 +27,9 @@ pub fn relocator(
     if fs.read_only {
         return Err(SkipReason::ReadOnlyMount.into());
     }
+    if options.vacate.is_some() && !kind.can_vacate() {
+        return Err(SkipReason::NoEngine.into());
+    }
     match kind {
         EngineKind::Ext4MoveExtent => Ok(Box::new(Ext4MoveExtent::new(fs, options)?)),
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),

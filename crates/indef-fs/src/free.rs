@@ -1,16 +1,72 @@
 //! The free space of a file system, as it lies on the device.
 
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use indef_core::layout::FreeSpace;
-use linux_abi::fsmap;
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use linux_abi::fsmap::{self, Owner};
+use rustix::{
+    io::Errno,
+    thread::{CapabilitySet, capabilities, set_capabilities},
+};
+use units::{Bytes, PhysRange};
 
 use crate::{Filesystem, FsKind};
 
 /// A look takes no longer, but for the last of its calls: ext4 reads the bitmap of each block group that is not in
 /// memory (fs/ext4/fsmap.c, `ext4_getfsmap_datadev`, v6.12).
 const LOOK_FOR: Duration = Duration::from_secs(1);
+
+/// The space of a file system, in the order of the device.
+#[derive(Clone, Debug, Default)]
+pub struct SpaceMap {
+    /// Free runs; two that touch are one.
+    pub free: Vec<PhysRange>,
+    /// Bytes of the file system's own, as far as it tells.
+    pub metadata: Bytes,
+    /// Bytes of files, and of owners that it does not tell.
+    pub used: Bytes,
+}
+
+impl SpaceMap {
+    /// The longest free run.
+    #[must_use]
+    pub fn largest(&self) -> Bytes {
+        let runs = self.free.iter().map(|run| run.len);
+        runs.max().unwrap_or_default()
+    }
+
+    /// Free bytes.
+    #[must_use]
+    pub fn total(&self) -> Bytes {
+        self.free.iter().map(|run| run.len).sum()
+    }
+}
+
+/// The space of a file system, however long it takes.
+///
+/// # Errors
+///
+/// `EOPNOTSUPP` where it cannot tell, or is not mounted where this program sees it; the kernel's error.
+pub fn space_map(fs: &Filesystem) -> io::Result<SpaceMap> {
+    let mount = fs.mount.as_ref().ok_or(Errno::OPNOTSUPP)?;
+    let root = mount.open(fs.dev)?;
+    let mut map = SpaceMap::default();
+    fsmap::runs(&root, fs.dev, |run| {
+        match run.owner {
+            Owner::Free => match map.free.last_mut() {
+                Some(last) if last.end().get() == run.start => last.len += Bytes(run.len),
+                _ => map.free.push(PhysRange::new(run.start, run.len)),
+            },
+            Owner::Metadata => map.metadata += Bytes(run.len),
+            Owner::Other => map.used += Bytes(run.len),
+        }
+        true
+    })?;
+    Ok(map)
+}
 
 /// The free space of a file system; `None` where it cannot tell (it is neither ext4 nor XFS, or its mount point
 /// may not be opened), or not in a second.
@@ -29,7 +85,7 @@ pub fn free_space(fs: &Filesystem) -> Option<FreeSpace> {
         let (mut free, began) = (FreeSpace::default(), Instant::now());
         let mut in_time = true;
         fsmap::runs(&root, fs.dev, |run| {
-            if run.is_free {
+            if run.owner == Owner::Free {
                 free.add(run.start, run.len);
             }
             in_time = began.elapsed() < LOOK_FOR;
@@ -50,11 +106,9 @@ pub fn free_space(fs: &Filesystem) -> Option<FreeSpace> {
 mod tests {
     use std::fs::File;
 
+    use super::*;
     use rustix::fs::{FallocateFlags, fallocate};
     use scratch_fs::{ScratchFs, require};
-    use units::Bytes;
-
-    use super::*;
 
     #[test]
     fn loop_what_is_free_is_found_by_who_needs_it() {

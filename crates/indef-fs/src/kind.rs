@@ -137,6 +137,16 @@ impl EngineKind {
         matches!(self, Self::BtrfsShareRange)
     }
 
+    /// Whether it can move ranges out of a region of the device
+    /// ([`EngineOptions::vacate`](crate::EngineOptions::vacate)).
+    #[must_use]
+    pub const fn can_vacate(self) -> bool {
+        matches!(
+            self,
+            Self::Ext4MoveExtent | Self::XfsCommitRange | Self::XfsDedupeRange
+        )
+    }
+
     /// Whether it places moved data in the device's rows as it lies in those of the file, where the
     /// rows are known and there is room.
     #[must_use]

@@ -17,6 +17,8 @@
 
 #![forbid(unsafe_code)]
 
+mod aim;
+mod balloon;
 mod btrfs;
 mod cache;
 mod cut;
@@ -44,13 +46,14 @@ mod target;
 mod test_layout;
 mod xfs;
 
+pub use balloon::{Balloon, Grounds};
 pub use btrfs::can_reclaim;
 pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geometry};
 pub use engine::relocator;
 pub use error::{Finding, FsError, Refusal};
 pub use filesystem::{FileSystemKey, Filesystem, Space, detect, free_space_ok};
-pub use free::free_space;
+pub use free::{SpaceMap, free_space, space_map};
 pub use held::partly_reached;
 pub use identity::TargetId;
 pub use inodes::{Expected, InodeChunk, InodeFacts, Inodes};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use indef_core::layout::Row;
+use units::PhysRange;
 
 /// Options that every engine gets.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,10 @@ pub struct EngineOptions {
     /// Ranges are moved so that the extents come free of which they are all that is reached,
     /// however few fragments they have.
     pub reclaim: bool,
+    /// Ranges are moved so that nothing of them lies in this region of the device, however few fragments
+    /// they have; their files have no more fragments afterwards. The old blocks stay allocated until the
+    /// engine goes, where it can keep them.
+    pub vacate: Option<PhysRange>,
     /// Leave a file alone while somebody else has it open, wherever a write to it that was reported
     /// durable could be lost in a power cut right after a step.
     pub strict: bool,
@@ -32,6 +37,7 @@ impl Default for EngineOptions {
         Self {
             allow_unshare: false,
             reclaim: false,
+            vacate: None,
             strict: false,
             by_name: false,
             max_stall: Duration::MAX,

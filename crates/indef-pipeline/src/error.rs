@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use indef_core::{plan::format::PlanError, profile::ProfileError};
+use indef_core::{SkipReason, plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
+use indef_fs::FsKind;
 use indef_trace::{collect::TraceError, store::StoreError};
 
 /// The output of a stage.
@@ -25,6 +26,24 @@ impl fmt::Display for Written {
             Self::Profile => "the profile",
         })
     }
+}
+
+/// Why free space cannot be made whole on a file system.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CannotCompact {
+    /// No way is known for this kind of file system.
+    #[error("free space of {0} cannot be made whole by indef")]
+    Kind(FsKind),
+    /// Only root may see the space of all files, and move them.
+    #[error("only root may make free space whole")]
+    NotRoot,
+    /// No engine works there.
+    #[error("no engine can move files out of the way there: {0}")]
+    Refused(SkipReason),
+    /// The file system does not tell, or does not hold, its space.
+    #[error("cannot look at its space: {0}")]
+    Space(#[from] io::Error),
 }
 
 /// A stage failed as a whole. A failure that concerns a single file is a [`Note`](crate::Note) or
@@ -92,6 +111,17 @@ pub enum Error {
     ReclaimNeedsKernel {
         /// A path on the file system.
         path: PathBuf,
+    },
+    /// Free space cannot be made whole there.
+    #[error("{path}: {why}", path = path.display())]
+    CannotCompact {
+        /// A path on the file system.
+        path: PathBuf,
+        /// Its kind.
+        kind: FsKind,
+        /// The reason.
+        #[source]
+        why: CannotCompact,
     },
     /// There is no stopped run to continue.
     #[error("no run was stopped with work left")]

@@ -59,6 +59,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compact;
 mod decay;
 mod engines;
 mod error;
@@ -78,7 +79,7 @@ mod sync;
 pub mod watch;
 pub mod weigh;
 
-pub use error::{Error, Written};
+pub use error::{CannotCompact, Error, Written};
 pub use indef_engine::Cancel;
 pub use note::{LeftOut, Note, Notes};
 pub use rate_error::RateError;

@@ -45,6 +45,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
             "too few bytes would come free for those that would be written (see --reclaim-ratio)"
         }
         SkipReason::NoGain => "no better place was found for it",
+        SkipReason::NoPlace => {
+            "no free run elsewhere takes it in one piece, and it would get more fragments"
+        }
         SkipReason::NoTimeLost => "its fragments cost no time, as measured or modelled",
         SkipReason::Shared => {
             "shared with a reflink or snapshot (on Btrfs, root can move all of them together by --engine btrfs-share-range); --allow-unshare would give the sharing up"

@@ -8,6 +8,7 @@
 
 mod advice;
 mod args;
+mod compact;
 mod demo;
 mod document;
 mod extent_map;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args, &console),
         Command::Top(args) => top::top(args, &console),
         Command::Probe(args) => probe::probe(args, &console),
+        Command::Compact(args) => compact::compact(args, &console),
         Command::Report(args) => report::report(args, &console),
         Command::Demo(args) => demo::demo(args, &console),
         Command::Generate(what) => generate::generate(what).map(|()| Outcome::Done),

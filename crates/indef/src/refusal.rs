@@ -5,8 +5,8 @@ use std::{io, path::Path};
 
 use anyhow::anyhow;
 use indef_core::SkipReason;
-use indef_fs::{FsError, Refusal};
-use indef_pipeline::Error;
+use indef_fs::{FsError, FsKind, Refusal};
+use indef_pipeline::{CannotCompact, Error};
 
 use crate::{
     advice::Advice,
@@ -66,10 +66,36 @@ pub(crate) fn explain(error: Error) -> anyhow::Error {
              nothing would come free",
             Name(&path)
         ),
+        Error::CannotCompact { path, why, .. } => {
+            anyhow!("{}: {}", Name(&path), cannot_compact(&why))
+        }
         Error::NothingStopped => {
             anyhow!("no run was stopped with work left: give a PATH or --plan")
         }
         error => error.into(),
+    }
+}
+
+/// Why free space cannot be made whole, and what can be done.
+fn cannot_compact(why: &CannotCompact) -> String {
+    match why {
+        CannotCompact::Kind(FsKind::Btrfs) => {
+            "free space of Btrfs lies in chunks, which btrfs balance empties: btrfs balance start -dusage=50 PATH".into()
+        }
+        CannotCompact::Kind(FsKind::F2fs) => "F2FS makes free segments itself, by its garbage collector: write 1 to \
+             /sys/fs/f2fs/DEVICE/gc_urgent to hurry it, and 0 when it is done"
+            .into(),
+        CannotCompact::Kind(kind) => {
+            format!("indef cannot make free space of {kind} whole; it can on ext4 and XFS")
+        }
+        CannotCompact::NotRoot => {
+            "only root may see the space of all files, and move them out of the way; run as root".into()
+        }
+        CannotCompact::Refused(reason) => {
+            format!("nothing can be moved out of the way there: {}", reason.advice())
+        }
+        CannotCompact::Space(error) => format!("cannot look at its space: {}", plain(error)),
+        why => why.to_string(),
     }
 }
 

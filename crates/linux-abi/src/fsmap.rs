@@ -14,6 +14,8 @@ use crate::{
 
 /// `FMR_OWN_FREE`, with [`SPECIAL_OWNER`].
 const FREE: u64 = 1;
+/// `FMR_OWN_UNKNOWN`, with [`SPECIAL_OWNER`].
+const UNKNOWN: u64 = 2;
 /// `FMR_OF_SPECIAL_OWNER`.
 const SPECIAL_OWNER: u32 = 0x10;
 /// `FMR_OF_LAST`.
@@ -70,8 +72,19 @@ pub struct Run {
     pub start: u64,
     /// Bytes.
     pub len: u64,
-    /// Whether nobody owns it.
-    pub is_free: bool,
+    /// Who owns it.
+    pub owner: Owner,
+}
+
+/// Who owns a run of space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody.
+    Free,
+    /// The file system itself.
+    Metadata,
+    /// A file, or somebody whom the file system does not tell.
+    Other,
 }
 
 /// Visit the runs of the device `device` of the file system that `fd` is on, until `visit` returns `false`:
@@ -111,7 +124,12 @@ pub fn runs(fd: impl AsFd, device: u64, mut visit: impl FnMut(Run) -> bool) -> i
             let run = Run {
                 start: record.physical,
                 len: record.length,
-                is_free: is_special && record.owner == FREE,
+                owner: match record.owner {
+                    FREE if is_special => Owner::Free,
+                    UNKNOWN => Owner::Other,
+                    _ if is_special => Owner::Metadata,
+                    _ => Owner::Other,
+                },
             };
             if !visit(run) {
                 return Ok(());
@@ -146,6 +164,7 @@ pub(crate) const ABI: &[AbiItem] = &[
             ("FMR_OF_SPECIAL_OWNER", SPECIAL_OWNER),
             ("FMR_OF_LAST", LAST),
             ("FMR_OWN_FREE", FREE as u32),
+            ("FMR_OWN_UNKNOWN", UNKNOWN as u32),
             ("FMH_OF_DEV_T", BY_NUMBER),
         ],
     },

@@ -16,4 +16,4 @@ mod place;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use nanos::Nanos;
-pub use place::{FileOffset, FileRange, PhysOffset};
+pub use place::{FileOffset, FileRange, PhysOffset, PhysRange};

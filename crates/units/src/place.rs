@@ -133,6 +133,67 @@ impl FileRange {
     }
 }
 
+/// A half-open range of a device: `start..start + len`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct PhysRange {
+    /// First byte.
+    pub start: PhysOffset,
+    /// Number of bytes.
+    pub len: Bytes,
+}
+
+impl PhysRange {
+    /// `len` bytes from `start`.
+    #[must_use]
+    pub const fn new(start: u64, len: u64) -> Self {
+        Self {
+            start: PhysOffset(start),
+            len: Bytes(len),
+        }
+    }
+
+    /// From `start` up to, but not including, `end`; empty if `end` is not past `start`.
+    #[must_use]
+    pub const fn between(start: PhysOffset, end: PhysOffset) -> Self {
+        Self {
+            start,
+            len: Bytes(end.0.saturating_sub(start.0)),
+        }
+    }
+
+    /// The first byte past the range (the largest offset if it would overflow).
+    #[must_use]
+    pub const fn end(self) -> PhysOffset {
+        PhysOffset(self.start.0.saturating_add(self.len.0))
+    }
+
+    /// Whether the range is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.len.0 == 0
+    }
+
+    /// The bytes that both ranges have.
+    #[must_use]
+    pub fn intersect(self, other: Self) -> Self {
+        Self::between(self.start.max(other.start), self.end().min(other.end()))
+    }
+
+    /// Whether they share at least one byte.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        !self.intersect(other).is_empty()
+    }
+
+    /// Whether `other` lies inside as a whole.
+    #[must_use]
+    pub fn contains(self, other: Self) -> bool {
+        self.intersect(other) == other
+    }
+}
+
 impl fmt::Display for FileRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{}", self.start.0, self.len.0)

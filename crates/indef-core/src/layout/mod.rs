@@ -11,6 +11,7 @@ mod free;
 mod geometry;
 mod held;
 mod measure;
+mod region;
 mod row;
 mod spread;
 mod windows;
@@ -23,6 +24,7 @@ pub use geometry::{Geometry, GeometryProblem, ParseGeometryError};
 pub use held::{ExtentRef, HeldExtent, HeldExtents, Unreachable};
 pub use measure::Fragmentation;
 pub(crate) use measure::Scan;
+pub use region::{Region, cheapest_region};
 pub use row::Row;
 pub use windows::{WindowedDolf, WindowedDopf};
 

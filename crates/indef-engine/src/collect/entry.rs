@@ -167,7 +167,7 @@ impl Walker<'_, '_> {
         {
             return walk.see(facts.found(place, fs, false, None, Err(refusal)));
         }
-        if let Some(layout) = facts.evident_layout(fs.block_size)
+        if let Some(layout) = facts.evident_layout(fs.block_size, walk.options.blocks)
             && held.as_ref().is_none_or(Vec::is_empty)
         {
             return walk.see(facts.found(place, fs, false, held, Ok(layout)));
@@ -188,7 +188,7 @@ impl Walker<'_, '_> {
         if self.walk.options.held && !self.reaches_all(facts, known) {
             return None;
         }
-        if let Some(layout) = facts.evident_layout(known.fs.block_size) {
+        if let Some(layout) = facts.evident_layout(known.fs.block_size, self.walk.options.blocks) {
             return Some((layout, false));
         }
         let inodes = known.inodes.as_ref()?;
@@ -283,12 +283,12 @@ impl Facts {
     }
 
     /// The layout of a file that has at most one block, which needs no look.
-    fn evident_layout(&self, block_size: Bytes) -> Option<Layout> {
+    fn evident_layout(&self, block_size: Bytes, blocks: bool) -> Option<Layout> {
         if self.size.is_zero() || self.allocated.is_zero() {
             // Nothing, only holes, or data inside the inode.
             return Some(Layout::default());
         }
-        (self.allocated <= block_size).then(|| {
+        (self.allocated <= block_size && !blocks).then(|| {
             Layout::new(vec![Extent {
                 file: FileOffset(0),
                 phys: PhysOffset(0),

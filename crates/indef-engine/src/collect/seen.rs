@@ -22,6 +22,8 @@ pub struct CollectOptions {
     pub sync: bool,
     /// Tell the places of all data. A walk is faster without those of contiguous files on XFS.
     pub places: bool,
+    /// Tell the places of files of one block, too.
+    pub blocks: bool,
     /// Tell the extents that files hold and reach only in part, where that can be told.
     pub held: bool,
     /// Stay on the file systems of the given paths. Otherwise mount points are entered, but never
@@ -35,6 +37,7 @@ impl Default for CollectOptions {
             jobs: 0,
             sync: false,
             places: true,
+            blocks: false,
             held: false,
             one_file_system: true,
         }

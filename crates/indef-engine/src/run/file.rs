@@ -224,7 +224,10 @@ impl Run<'_> {
             progress.add_reason(Some(Reason::Skip(SkipReason::Empty)));
         }
         for judged in ranges {
-            if judged.count.is_contiguous() {
+            let has_left = |region| !judged.hull.overlaps(region);
+            if self.options.vacate.is_some_and(has_left) {
+                progress.add_reason(Some(Reason::Skip(SkipReason::Changed)));
+            } else if judged.count.is_contiguous() && self.options.vacate.is_none() {
                 progress.add_reason(Some(Reason::Skip(SkipReason::Contiguous)));
             } else if !judged.is_safe() {
                 progress.add_reason(Some(Reason::Skip(SkipReason::NoGain)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indef_core::layout::Row;
 use indef_fs::EngineKind;
-use units::Bytes;
+use units::{Bytes, PhysRange};
 
 /// How to carry plans out.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,10 @@ pub struct RunOptions {
     /// The plans give space back: extents of which files reach only a part are let go, if at least so many bytes come
     /// free for each byte written. Overrides [`Self::allow_unshare`]; fragments then decide nothing.
     pub reclaim_ratio: Option<f64>,
+    /// Move ranges out of this region of the device, however few fragments they have; their files have no more
+    /// afterwards. A range that has begun to move is finished, whatever ends the run: half of it would leave its
+    /// file with one fragment more.
+    pub vacate: Option<PhysRange>,
     /// Move ranges that share blocks with a reflink or snapshot, which gives the sharing up.
     pub allow_unshare: bool,
     /// Leave files alone that others have open, wherever a power cut right after a step could take
@@ -59,6 +63,7 @@ impl Default for RunOptions {
             min_free_pct: 5.0,
             dry_run: false,
             reclaim_ratio: None,
+            vacate: None,
             allow_unshare: false,
             strict: false,
             row: None,

@@ -98,7 +98,8 @@ impl Run<'_> {
             Err(refusal) => return Some(meter.reason_of(refusal)),
         };
         loop {
-            if self.stop.cause().is_some() {
+            let has_begun = self.options.vacate.is_some() && !moved.relocated.is_zero();
+            if self.stop.cause().is_some() && !has_begun {
                 return Some(Reason::Skip(SkipReason::Stopped));
             }
             let limit = lock(&size).limit();

@@ -6,7 +6,7 @@
 
 use indef_core::layout::{Extent, ExtentFlags, FragmentCount, FragmentCounter};
 use indef_fs::{CountedRange, Mapper, Refusal, Target};
-use units::{Bytes, FileOffset, FileRange};
+use units::{Bytes, FileOffset, FileRange, PhysRange};
 
 use super::{
     backend::Backend,
@@ -45,6 +45,8 @@ pub(super) struct Judged {
     pub(super) allocated: Bytes,
     /// Allocated and written bytes.
     pub(super) written: Bytes,
+    /// The part of the device from its first to its last block.
+    pub(super) hull: PhysRange,
     /// The end of its first fragment.
     lead_end: FileOffset,
     /// Written bytes of the first fragment.
@@ -179,6 +181,7 @@ struct Judging {
     counter: FragmentCounter,
     allocated: Bytes,
     written: Bytes,
+    hull: PhysRange,
     lead_end: FileOffset,
     lead_written: Bytes,
 }
@@ -189,6 +192,7 @@ impl Judging {
             counter: FragmentCounter::new(range),
             allocated: Bytes::ZERO,
             written: Bytes::ZERO,
+            hull: PhysRange::default(),
             lead_end: range.start,
             lead_written: Bytes::ZERO,
         }
@@ -201,6 +205,19 @@ impl Judging {
         };
         self.allocated += part.len;
         self.written += written(&part);
+        if !part.flags.contains(ExtentFlags::UNPLACED) {
+            let place = PhysRange {
+                start: part.phys,
+                len: part.len,
+            };
+            self.hull = match self.hull.is_empty() {
+                true => place,
+                false => PhysRange::between(
+                    self.hull.start.min(place.start),
+                    self.hull.end().max(place.end()),
+                ),
+            };
+        }
         if self.counter.count().fragments == 1 {
             self.lead_end = part.file_end();
             self.lead_written = self.written;
@@ -213,6 +230,7 @@ impl Judging {
             count: self.counter.count(),
             allocated: self.allocated,
             written: self.written,
+            hull: self.hull,
             lead_end: self.lead_end,
             lead_written: self.lead_written,
         }

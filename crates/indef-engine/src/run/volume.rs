@@ -44,6 +44,7 @@ impl Volume {
         let engine_options = EngineOptions {
             allow_unshare: options.allow_unshare,
             reclaim: options.reclaim_ratio.is_some(),
+            vacate: options.vacate,
             strict: options.strict,
             by_name: options.engine.is_some(),
             max_stall: options.max_stall,

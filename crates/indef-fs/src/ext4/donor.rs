@@ -15,7 +15,12 @@ use rustix::{
 use units::{Bytes, FileOffset, FileRange};
 
 use crate::{
-    Refusal, Space, Target, cache::page, map, root::trusted_directory, target::unnamed_in,
+    Refusal, Space, Target,
+    aim::{Aim, Kept, LANDINGS},
+    cache::page,
+    map,
+    root::trusted_directory,
+    target::unnamed_in,
 };
 
 /// A file without a name (`O_TMPFILE`) that holds blocks in as few pieces as could be had. Nobody
@@ -63,6 +68,54 @@ impl Donor {
             }
         }
         Ok(best)
+    }
+
+    /// Allocate `len` bytes in `most` pieces outside of the region that is vacated. Blocks inside that the kernel
+    /// gives first stay with the donor, before its base, and the donor is kept: nobody else gets them, and the
+    /// kernel does not give them again.
+    pub(super) fn allocate_outside(
+        target: &Target,
+        fallbacks: &[PathBuf],
+        (aim, kept): (Aim, &Kept),
+        (len, most): (Bytes, u64),
+        mapper: &mut Mapper,
+    ) -> Result<Self, Refusal> {
+        let file = create(target, fallbacks)?;
+        if !kept.keep(&file) {
+            return Err(SkipReason::NoPlace.into());
+        }
+        let mut part = FileRange::new(0, len.get());
+        let mut elsewhere = Vec::new();
+        let mut found = Err(SkipReason::NoPlace.into());
+        for _ in 0..LANDINGS {
+            let FileRange { start, len } = part;
+            if let Err(errno) = fallocate(&file, FallocateFlags::empty(), start.get(), len.get()) {
+                found = Err(refuse(target, "allocate new blocks", errno));
+                break;
+            }
+            let layout = map(&file, &target.path, part, false, mapper)?;
+            if aim.allows(layout.clipped(part)) {
+                if layout.fragments() <= most {
+                    found = Ok((start - FileOffset(0), layout.fragments()));
+                    break;
+                }
+                elsewhere.push(part);
+                if elsewhere.len() == TRIES {
+                    break;
+                }
+            }
+            part.start = part.end().align_up(page());
+        }
+        let punch = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+        for part in elsewhere {
+            fallocate(&file, punch, part.start.get(), part.len.get())
+                .map_err(|errno| refuse(target, "give back new blocks", errno))?;
+        }
+        found.map(|(base, fragments)| Self {
+            file,
+            fragments,
+            base,
+        })
     }
 
     fn try_once(

@@ -22,6 +22,7 @@ use units::{Bytes, FileOffset, FileRange, Nanos};
 use super::{donor::Donor, piece::DonorPiece, shared::Shared};
 use crate::{
     CacheRecord, CountedRange, Moved, Refusal, Relocation, Step, StepLimit, Target,
+    aim::Aim,
     cache::{page, settle},
     hold::{Hold, NAPS},
     survey::{Cursor, Survey},
@@ -109,7 +110,8 @@ impl<'a> Ext4Relocation<'a> {
             misses: 0,
             row: shared.row,
             spare: None,
-            grouping: true,
+            // A group wants a longer free run than each of its ranges.
+            grouping: !shared.aim.vacates(),
             settling: VecDeque::new(),
             mapper: Mapper::default(),
             moved: false,
@@ -131,7 +133,7 @@ impl<'a> Ext4Relocation<'a> {
             let end = (range.start + len).align_down(page()).min(range.end());
             let candidate = FileRange::between(range.start, end);
             let survey = self.survey(candidate, Bytes::ZERO)?;
-            if survey.count.is_contiguous() {
+            if !self.shared.aim.is_worth_moving(survey.count) {
                 if survey.count.pieces > 0 && self.reason == SkipReason::Empty {
                     self.reason = SkipReason::Contiguous;
                 }
@@ -156,6 +158,11 @@ impl<'a> Ext4Relocation<'a> {
                 Err(Refusal::Skip(_)) if more => self.grouping = false,
                 Err(Refusal::Skip(reason)) => {
                     self.reason = reason;
+                    // A part of a fragment would leave the file with one more.
+                    if self.shared.aim.vacates() {
+                        self.pass(range.end());
+                        continue;
+                    }
                     let may_fit = matches!(reason, SkipReason::NoSpace | SkipReason::NoGain);
                     if may_fit && candidate.len.get() >= 2 * MIN_PIECE.get() {
                         self.piece_len = Bytes(candidate.len.get() / 2);
@@ -201,7 +208,7 @@ impl<'a> Ext4Relocation<'a> {
             }
             next += 1;
             let survey = self.survey(range, donor_len)?;
-            if !survey.count.is_contiguous() {
+            if self.shared.aim.is_worth_moving(survey.count) {
                 donor_len = survey.donor_len;
                 group.push((range, survey));
             }
@@ -234,11 +241,11 @@ impl<'a> Ext4Relocation<'a> {
     /// A donor that is a better place for each range of the group. `None` where there is none on the
     /// device's rows; ranges are surveyed again then, since they lie otherwise in one off the rows.
     fn donor_for(&mut self, group: &[(FileRange, Survey)]) -> Result<Option<Donor>, Refusal> {
-        let mut donor = match self.allocate(donor_len(group)) {
+        let mut donor = match self.allocate(donor_len(group), most_fragments(group)) {
             Err(Refusal::Skip(_)) if self.row.take().is_some() => return Ok(None),
             allocated => allocated?,
         };
-        let is_better = is_better_in(&donor, group);
+        let is_better = is_better_in(self.shared.aim, &donor, group);
         if let Some(row) = self.row {
             let is_one = is_better && donor.fragments == 1;
             if is_one && donor.shift_to(row, self.target, &mut self.mapper)? {
@@ -251,12 +258,12 @@ impl<'a> Ext4Relocation<'a> {
         if is_better {
             Ok(Some(donor))
         } else {
-            Err(SkipReason::NoGain.into())
+            Err(self.shared.aim.no_donor().into())
         }
     }
 
-    /// A donor of `len` bytes: the spare one, if it is long enough.
-    fn allocate(&mut self, len: Bytes) -> Result<Donor, Refusal> {
+    /// A donor of `len` bytes: the spare one, if it is long enough. Outside of a region, in `most` fragments.
+    fn allocate(&mut self, len: Bytes, most: u64) -> Result<Donor, Refusal> {
         let target = self.target;
         // Held until there is another: blocks that are freed cannot be had before the next commit,
         // and what is allocated meanwhile would lie around them.
@@ -267,7 +274,19 @@ impl<'a> Ext4Relocation<'a> {
             }
             short => {
                 let fallbacks = &self.shared.fallbacks;
-                let donor = Donor::allocate(target, fallbacks, len, &mut self.mapper);
+                let donor = match self.shared.aim.vacates() {
+                    true => {
+                        let kept = (self.shared.aim, &self.shared.kept);
+                        Donor::allocate_outside(
+                            target,
+                            fallbacks,
+                            kept,
+                            (len, most),
+                            &mut self.mapper,
+                        )
+                    }
+                    false => Donor::allocate(target, fallbacks, len, &mut self.mapper),
+                };
                 drop(short);
                 donor
             }
@@ -320,10 +339,20 @@ fn donor_len(group: &[(FileRange, Survey)]) -> Bytes {
     group.last().map_or(Bytes::ZERO, |(_, last)| last.donor_len)
 }
 
+/// The most fragments of a donor with which the file has no more than before.
+fn most_fragments(group: &[(FileRange, Survey)]) -> u64 {
+    let most = |survey: &Survey| {
+        let count = survey.count;
+        (count.fragments + 1).saturating_sub(count.pieces + count.cuts())
+    };
+    let all = group.iter().map(|(_, survey)| most(survey));
+    all.min().unwrap_or(0).max(1)
+}
+
 /// Whether the donor is a better place for each range of the group.
-fn is_better_in(donor: &Donor, group: &[(FileRange, Survey)]) -> bool {
+fn is_better_in(aim: Aim, donor: &Donor, group: &[(FileRange, Survey)]) -> bool {
     let mut surveys = group.iter().map(|(_, survey)| survey);
-    surveys.all(|survey| survey.count.is_better_in(donor.fragments))
+    surveys.all(|survey| aim.is_better_in(survey.count, donor.fragments))
 }
 
 impl Ext4Relocation<'_> {

@@ -13,6 +13,7 @@ use units::Bytes;
 use super::donor;
 use crate::{
     EngineOptions, Filesystem, Refusal, Settler, Target,
+    aim::{Aim, Kept},
     cache::{READ_PIECE, page},
     hold::Holds,
 };
@@ -33,6 +34,9 @@ pub(super) struct Shared {
     /// Rows that moved data is placed congruently to.
     pub(super) row: Option<Row>,
     pub(super) holds: Holds,
+    pub(super) aim: Aim,
+    /// Where a region is vacated, the donors with what lay there.
+    pub(super) kept: Kept,
     /// An empty file without a name, to commit with.
     marker: Mutex<Option<Arc<File>>>,
 }
@@ -49,8 +53,12 @@ impl Shared {
             fallbacks: mount_point.chain(temporary).collect(),
             strict: options.strict,
             // The donor's place is chosen in whole pages.
-            row: (options.row).filter(|row| row.bytes.get().is_multiple_of(page().get())),
+            row: (options.row)
+                .filter(|row| row.bytes.get().is_multiple_of(page().get()))
+                .filter(|_| options.vacate.is_none()),
             holds: Holds::default(),
+            aim: Aim::new(options.vacate),
+            kept: Kept::default(),
             marker: Mutex::default(),
         }
     }

@@ -53,6 +53,7 @@ use super::{
 use crate::{
     CountedRange, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,
     StepLimit, Target,
+    aim::{Aim, Kept, LANDINGS},
 };
 
 /// Blocks that are allocated ahead of copying, so that they are in one piece; free space of this
@@ -77,6 +78,9 @@ pub(super) struct CommitRange {
     /// Rows of the device that data is placed in.
     pub(super) row: Option<Row>,
     pub(super) turns: Turns,
+    pub(super) aim: Aim,
+    /// Where a region is vacated, the donors with what lay there.
+    pub(super) kept: Kept,
 }
 
 impl Relocator for CommitRange {
@@ -111,6 +115,7 @@ impl Relocator for CommitRange {
             file,
             target.block_size,
             self.allow_unshare,
+            self.aim,
         )?;
         let donor = Donor::new(target, &geometry, OFlags::DIRECT)?;
         let mut commit = Commit {
@@ -121,6 +126,8 @@ impl Relocator for CommitRange {
             offload: self.offload.as_ref(),
             row: self.row,
             turns: &self.turns,
+            aim: self.aim,
+            kept: &self.kept,
             allow_unshare: self.allow_unshare,
             refused: false,
             geometry,
@@ -135,7 +142,7 @@ impl Relocator for CommitRange {
         };
         commit.allocate_ahead()?;
         if commit.allocated.is_empty() {
-            return Err(SkipReason::NoGain.into());
+            return Err(self.aim.no_donor().into());
         }
         Ok(Box::new(commit))
     }
@@ -266,6 +273,8 @@ struct Commit<'a> {
     offload: Option<&'a Offload>,
     row: Option<Row>,
     turns: &'a Turns,
+    aim: Aim,
+    kept: &'a Kept,
     allow_unshare: bool,
     /// The device has refused to copy: the host does.
     refused: bool,
@@ -335,24 +344,17 @@ impl<'a> Commit<'a> {
     /// got in exchange.
     fn allocate_ahead(&mut self) -> Result<(), Refusal> {
         while self.allocated.is_empty() && !self.chosen.is_empty() {
-            self.donor = Donor::new(self.target, &self.geometry, OFlags::DIRECT)?;
-            self.donor.open_up(self.size)?;
-            if self.device().is_some() {
-                self.donor.leave_alone()?;
-            }
             let ranges = take(&mut self.chosen, &self.layout, Bytes(AHEAD));
-            for range in &ranges {
-                for run in allocated_runs(&self.layout, *range) {
-                    if self.device().is_none() || !self.donor.allocate_written(run) {
-                        self.donor.allocate_in_row(run, self.row)?;
-                    }
+            let mut new = self.allocate(&ranges)?;
+            for _ in 0..LANDINGS {
+                if !self.donor.keep_landed(&ranges, &new, self.aim, self.kept)? {
+                    break;
                 }
+                new = self.allocate(&ranges)?;
             }
-            let new = self
-                .donor
-                .layout(whole(self.size, self.target.block_size))?;
             for range in ranges {
-                if gain(&self.layout, &new, range) > 0 {
+                let is_better = gain(&self.layout, &new, range) >= self.aim.least_gain();
+                if is_better && self.aim.allows(new.clipped(range)) {
                     self.allocated.push_back(range);
                 } else {
                     self.donor.release(range)?;
@@ -360,6 +362,23 @@ impl<'a> Commit<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Make a donor with blocks for `ranges`. Returns where they are.
+    fn allocate(&mut self, ranges: &[FileRange]) -> Result<Layout, Refusal> {
+        self.donor = Donor::new(self.target, &self.geometry, OFlags::DIRECT)?;
+        self.donor.open_up(self.size)?;
+        if self.device().is_some() {
+            self.donor.leave_alone()?;
+        }
+        for range in ranges {
+            for run in allocated_runs(&self.layout, *range) {
+                if self.device().is_none() || !self.donor.allocate_written(run) {
+                    self.donor.allocate_in_row(run, self.row)?;
+                }
+            }
+        }
+        self.donor.layout(whole(self.size, self.target.block_size))
     }
 
     /// The ranges of the next piece.
@@ -532,7 +551,10 @@ impl<'a> Commit<'a> {
                 ));
             }
         }
-        self.donor.give_back(span);
+        // What lay in a region that is vacated stays with the donor.
+        if !(self.aim.vacates() && self.kept.keep(&self.donor.file)) {
+            self.donor.give_back(span);
+        }
         drop(turn);
         self.tries = 0;
         self.progress = true;

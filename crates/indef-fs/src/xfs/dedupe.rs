@@ -48,6 +48,7 @@ use super::{
 use crate::{
     CountedRange, EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
     Target,
+    aim::{Aim, Kept, LANDINGS},
     cache::{drop_clean, read_ahead},
     cut::cut,
     hold::{Holds, NAPS},
@@ -80,6 +81,9 @@ pub(super) struct DedupeRange {
     /// Rows of the device that data is placed in.
     pub(super) row: Option<Row>,
     pub(super) turns: Turns,
+    pub(super) aim: Aim,
+    /// Where a region is vacated, donors that turned out to lie there.
+    pub(super) kept: Kept,
 }
 
 impl Relocator for DedupeRange {
@@ -108,7 +112,7 @@ impl Relocator for DedupeRange {
         // Used to choose, to allocate and to cut; each unit is mapped again before its call.
         let layout = map_file(target, file, false)?;
         let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
-        let chosen = choose(&layout, &ranges, file, target.block_size, false).map_err(
+        let chosen = choose(&layout, &ranges, file, target.block_size, false, self.aim).map_err(
             |reason| match reason {
                 SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
                 reason => reason,
@@ -117,10 +121,9 @@ impl Relocator for DedupeRange {
         let chosen: VecDeque<_> = chosen
             .into_iter()
             .flat_map(|range| runs(&layout, range, true))
-            .filter(|run| layout.fragments_in(*run) > 1)
+            .filter(|run| layout.fragments_in(*run) >= self.aim.least_fragments())
             .collect();
-        let donor = Donor::new(target, &geometry, OFlags::empty())?;
-        donor.set_size(size)?;
+        let donor = new_donor(target, &geometry, size)?;
         let mut dedupe = Dedupe {
             engine: self,
             target,
@@ -136,14 +139,25 @@ impl Relocator for DedupeRange {
             copied: Units::default(),
             contested: false,
             moved: false,
-            reason: SkipReason::NoGain,
+            reason: self.aim.no_donor(),
         };
         dedupe.allocate_ahead()?;
         if dedupe.allocated.is_empty() {
-            return Err(SkipReason::NoGain.into());
+            return Err(self.aim.no_donor().into());
         }
         Ok(Box::new(dedupe))
     }
+}
+
+/// A donor of this size.
+fn new_donor<'a>(
+    target: &'a Target,
+    geometry: &XfsGeometry,
+    size: Bytes,
+) -> Result<Donor<'a>, Refusal> {
+    let donor = Donor::new(target, geometry, OFlags::empty())?;
+    donor.set_size(size)?;
+    Ok(donor)
 }
 
 fn look(target: &Target) -> Result<XfsGeometry, Refusal> {
@@ -284,20 +298,38 @@ impl Dedupe<'_> {
                 let (unit, rest) = cut(&self.layout, run, Bytes(room), usize::MAX);
                 push_front(&mut self.chosen, rest);
                 room = room.saturating_sub(unit.len.get());
-                self.donor.allocate_in_row(unit, self.engine.row)?;
                 runs.push(unit);
             }
-            self.new = self
-                .donor
-                .layout(whole(self.size, self.target.block_size))?;
+            self.allocate(&runs)?;
+            let (aim, kept) = (self.engine.aim, &self.engine.kept);
+            for _ in 0..LANDINGS {
+                if !self.donor.keep_landed(&runs, &self.new, aim, kept)? {
+                    break;
+                }
+                self.donor = new_donor(self.target, &self.geometry, self.size)?;
+                self.allocate(&runs)?;
+            }
             for run in runs {
-                if gain(&self.layout, &self.new, run) > 0 {
+                let aim = self.engine.aim;
+                let is_better = gain(&self.layout, &self.new, run) >= aim.least_gain();
+                if is_better && aim.allows(self.new.clipped(run)) {
                     self.allocated.push_back(run);
                 } else {
                     self.donor.release(run)?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Give the donor blocks for `runs`.
+    fn allocate(&mut self, runs: &[FileRange]) -> Result<(), Refusal> {
+        for run in runs {
+            self.donor.allocate_in_row(*run, self.engine.row)?;
+        }
+        self.new = self
+            .donor
+            .layout(whole(self.size, self.target.block_size))?;
         Ok(())
     }
 

@@ -24,7 +24,12 @@ use super::{
     file::{refuse, whole},
     select::others,
 };
-use crate::{Refusal, Target, map, survey::Cursor};
+use crate::{
+    Refusal, Target,
+    aim::{Aim, Kept},
+    map,
+    survey::Cursor,
+};
 
 /// `sizeof(struct xfs_dinode)`: the part of an inode before extents and attributes
 /// (fs/xfs/libxfs/xfs_format.h, v6.1).
@@ -187,6 +192,26 @@ impl<'a> Donor<'a> {
             tracing::debug!(%refusal, "the device does not write zeros for the file system");
         }
         done.is_ok()
+    }
+
+    /// Where a region is vacated and some of `runs` lie in it: keep these blocks, so that the next donor gets
+    /// others, and give all others back. `false` where there is nothing to keep, or it cannot be kept.
+    pub(super) fn keep_landed(
+        &self,
+        runs: &[FileRange],
+        new: &Layout,
+        aim: Aim,
+        kept: &Kept,
+    ) -> Result<bool, Refusal> {
+        let (outside, landed): (Vec<&FileRange>, Vec<_>) =
+            runs.iter().partition(|run| aim.allows(new.clipped(**run)));
+        if landed.is_empty() || !kept.keep(&self.file) {
+            return Ok(false);
+        }
+        for run in outside {
+            self.release(*run)?;
+        }
+        Ok(true)
     }
 
     /// Tell other defragmenters to leave it alone: they find files by their numbers, too.

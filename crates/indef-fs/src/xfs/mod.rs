@@ -77,7 +77,11 @@ use self::{
     copy_device::{CopyDevice, NoCopy},
     turn::Turns,
 };
-use crate::{EngineOptions, Filesystem, FsError, Refusal, Relocator, hold::Holds};
+use crate::{
+    EngineOptions, Filesystem, FsError, Refusal, Relocator,
+    aim::{Aim, Kept},
+    hold::Holds,
+};
 
 /// `xfs-commit-range`.
 ///
@@ -95,6 +99,8 @@ pub(crate) fn commit_range(
         offload: None,
         row: options.row,
         turns: Turns::default(),
+        aim: Aim::new(options.vacate),
+        kept: Kept::default(),
     }))
 }
 
@@ -144,6 +150,8 @@ pub(crate) fn offload(
         offload: Some(offload::Offload::new(device)),
         row: None,
         turns: Turns::default(),
+        aim: Aim::Join,
+        kept: Kept::default(),
     }))
 }
 
@@ -165,6 +173,8 @@ pub(crate) fn dedupe_range(
         holds: Holds::default(),
         row: options.row,
         turns: Turns::default(),
+        aim: Aim::new(options.vacate),
+        kept: Kept::default(),
     }))
 }
 

@@ -6,6 +6,8 @@ use indef_core::{
 };
 use units::{Bytes, FileRange};
 
+use crate::aim::Aim;
+
 /// The ranges of `asked` that can be moved, in whole blocks, cut to the file.
 ///
 /// # Errors
@@ -17,12 +19,13 @@ pub(super) fn choose(
     file: FileRange,
     block_size: Bytes,
     allow_unshare: bool,
+    aim: Aim,
 ) -> Result<Vec<FileRange>, SkipReason> {
     let mut chosen: Vec<FileRange> = Vec::new();
     let mut reason = SkipReason::Contiguous;
     for range in asked {
         let range = range.align_outward(block_size).intersect(file);
-        if layout.fragments_in(range) < 2 {
+        if layout.fragments_in(range) < aim.least_fragments() {
             continue;
         }
         if !allow_unshare
@@ -122,19 +125,19 @@ mod tests {
             FileRange::new(60, 20),
         ];
         assert_eq!(
-            choose(&all, &ranges, file, BLOCK, false),
+            choose(&all, &ranges, file, BLOCK, false, Aim::Join),
             Ok(vec![FileRange::new(0, 20)])
         );
         assert_eq!(
-            choose(&all, &ranges, file, BLOCK, true),
+            choose(&all, &ranges, file, BLOCK, true, Aim::Join),
             Ok(vec![FileRange::new(0, 20), FileRange::new(60, 20)])
         );
         assert_eq!(
-            choose(&all, &ranges[1..2], file, BLOCK, true),
+            choose(&all, &ranges[1..2], file, BLOCK, true, Aim::Join),
             Err(SkipReason::Contiguous)
         );
         assert_eq!(
-            choose(&all, &ranges[1..], file, BLOCK, false),
+            choose(&all, &ranges[1..], file, BLOCK, false, Aim::Join),
             Err(SkipReason::Shared)
         );
     }

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     CountedRange, EngineKind, Finding, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,
-    StepLimit, Target, map,
+    StepLimit, Target, aim::Aim, map,
 };
 
 /// Extents that are shared by one call: it holds the file's locks.
@@ -125,12 +125,11 @@ impl SwapExtents {
         )?;
         // Shared data stays: this exchange cannot be made durable before it returns, and a process
         // that is killed then gives the blocks back; see (5) in the module.
-        let mut chosen = choose(&layout, ranges, file, target.block_size, false).map_err(
-            |reason| match reason {
+        let mut chosen = choose(&layout, ranges, file, target.block_size, false, Aim::Join)
+            .map_err(|reason| match reason {
                 SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
                 reason => reason,
-            },
-        )?;
+            })?;
         if !geometry.features.contains(Features::REFLINK) {
             // Nothing can be shared with the donor, so all has to be copied.
             chosen = vec![file];

@@ -28,7 +28,7 @@ use crate::{
     report,
     signals::{self, Second},
 };
-use observer::Watch;
+pub(crate) use observer::Watch;
 pub(crate) use outcome::document;
 use outcome::{RunRest, untouched_file};
 

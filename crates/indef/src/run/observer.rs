@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Shows a run during its execution.
-pub(super) struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     console: &'a Console,
     document: Option<&'a Document>,
     /// The progress line, from the first event.
@@ -25,7 +25,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(console: &'a Console, document: Option<&'a Document>) -> Self {
+    pub(crate) fn new(console: &'a Console, document: Option<&'a Document>) -> Self {
         Self {
             console,
             document,
@@ -35,14 +35,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         if let Some(progress) = self.progress.get() {
             progress.finish();
         }
     }
 
     /// Print something without tearing the progress line.
-    pub(super) fn suspend(&self, say: impl FnOnce()) {
+    pub(crate) fn suspend(&self, say: impl FnOnce()) {
         match self.progress.get() {
             Some(progress) => progress.suspend(say),
             None => say(),

@@ -4,6 +4,7 @@ mod common;
 mod demo_zns;
 mod generic_defrag;
 mod loop_claims;
+mod loop_compact;
 mod loop_demo;
 mod loop_probe;
 mod loop_profile;

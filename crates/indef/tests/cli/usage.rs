@@ -50,6 +50,9 @@ fn wrong_usage_is_status_2_and_touches_nothing() {
         &["profile", "import", "a", "b", "--half-life", "5"],
         &["profile", "import", "a", "b", "--max-size", "1KiB"],
         &["profile", "merge", "a"],
+        &["compact"],
+        &["compact", "/tmp", "/tmp"],
+        &["compact", "/tmp", "--want", "0"],
     ] {
         let ran = run(arguments);
         assert_eq!(ran.status, 2, "{arguments:?}: {ran:?}");
@@ -79,7 +82,9 @@ fn bad_values_are_named_with_an_example_of_a_good_one() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["scan", "plan", "run", "top", "report", "demo", "profile"] {
+    for command in [
+        "scan", "plan", "run", "compact", "top", "report", "demo", "profile",
+    ] {
         let ran = run([command, "--help"]);
         assert_eq!(ran.status, 0);
         assert!(

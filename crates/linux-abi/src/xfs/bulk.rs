@@ -40,7 +40,8 @@ pub struct InodeRecord {
     modified: i64,
     changed: i64,
     born: i64,
-    generation: u32,
+    /// Generation: another one for each file that gets the number.
+    pub generation: u32,
     owner: u32,
     group: u32,
     project: u32,
@@ -194,6 +195,7 @@ pub(crate) const ABI: &[AbiItem] = &[
         size: size_of::<InodeRecord>(),
         fields: &[
             ("bs_ino", offset_of!(InodeRecord, inode)),
+            ("bs_gen", offset_of!(InodeRecord, generation)),
             ("bs_size", offset_of!(InodeRecord, size)),
             ("bs_blocks", offset_of!(InodeRecord, blocks)),
             ("bs_xflags", offset_of!(InodeRecord, flags)),

@@ -1,0 +1,401 @@
+//! Free space made whole: a region of the device is emptied, so that what is free in it becomes one run.
+//!
+//! ```text
+//! survey ─▶ region ─▶ hold its free space ─▶ move what lies in it ─▶ let go ─▶ survey …
+//! (walk,    (fewest    (a file without        (run, with engines     │
+//!  free      bytes)     a name)                that keep out of it)  └▶ long enough, or nothing moves any more
+//!  runs)
+//! ```
+//!
+//! A round begins with a survey and keeps nothing afterwards: the state is in the file system alone, so a run that
+//! was stopped is continued by another one. The region is chosen by the bytes that have to be moved
+//! ([`cheapest_region`]), of files below the given path. Files that refuse, and fragments for which there is no
+//! free run elsewhere, are found by a dry run before anything moves, and the region is then chosen without them.
+//!
+//! While a region is emptied, its free space is held where the file system allows it ([`Grounds`]), the engines
+//! put no data there, and keep what they moved away until the round ends.
+
+mod region;
+mod result;
+mod survey;
+
+use std::{
+    collections::HashSet,
+    io,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use indef_core::SkipReason;
+use indef_engine::{
+    Cancel,
+    claim::{Claim, ClaimError},
+    run::{Observer, Reason, RunOptions, StopCause, run_beneath},
+};
+use indef_fs::{
+    Balloon, EngineOptions, FileSystemKey, Filesystem, FsKind, Grounds, Refusal, Roots, SpaceMap,
+    relocator, space_map,
+};
+use rustix::{
+    fs::syncfs,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    thread::{CapabilitySet, capabilities},
+};
+use units::{Bytes, PhysRange};
+
+pub use self::result::{CompactEnd, Compacted, InTheWay, Staying};
+use self::{
+    region::{Chosen, Limits, NoRegion},
+    survey::Survey,
+};
+use crate::{
+    error::{CannotCompact, Error},
+    geometry::file_system,
+    note::{Note, Notes},
+    run::OnYield,
+};
+
+/// Rounds, each of which begins with a walk.
+const ROUNDS: u32 = 16;
+/// Files that may be open beside those that hold blocks.
+const OTHER_FILES: u64 = 512;
+/// The most files of a round, and open ones: each that moves can leave two open, and as many may lie there.
+const MOST_FILES: u64 = 16_384;
+const MOST_OPEN: u64 = 4 * MOST_FILES;
+/// Bytes that are written at most for each byte of the wanted run.
+const MOST_PER_BYTE: u64 = 2;
+/// XFS frees the blocks of files in the background. It is waited for this often, for [`NAP`] each time.
+const NAPS: u32 = 50;
+const NAP: Duration = Duration::from_millis(100);
+
+/// Makes free space whole.
+pub struct Compactor<'a> {
+    /// A path on the file system: files below it may be moved.
+    pub path: PathBuf,
+    /// The length of the free run that there shall be. `None`: ten times the longest that there is, half of all
+    /// free space at most.
+    pub want: Option<Bytes>,
+    /// Threads that walk; 0 for one on each processor.
+    pub walkers: usize,
+    /// Limits and workers.
+    pub options: RunOptions,
+    /// Stops after the current files.
+    pub cancel: &'a Cancel,
+    /// Sees every file that moves.
+    pub observer: &'a dyn Observer,
+    /// Receives other messages.
+    pub notes: &'a dyn Notes,
+    /// Called, on a thread of its own, when this run ends because root's begins.
+    pub on_yield: Option<OnYield>,
+}
+
+impl Compactor<'_> {
+    /// Make a free run of the wanted length, as far as that goes.
+    ///
+    /// # Errors
+    ///
+    /// The file system is not one for which that is known, or cannot tell its free space; this is not root; another
+    /// run works on the file system. Nothing was done.
+    pub fn compact(&self) -> Result<Compacted, Error> {
+        let began = Instant::now();
+        let fs = self.file_system()?;
+        let _claim = match self.options.dry_run {
+            true => None,
+            false => self.claim(&fs)?,
+        };
+        let round_files = open_more_files();
+        let space =
+            settled(&fs, Bytes(u64::MAX)).map_err(|error| self.cannot(&fs, error.into()))?;
+        let mut done = Compacted {
+            kind: fs.kind,
+            wanted: self.wanted(&space),
+            free: space.total(),
+            largest_before: space.largest(),
+            largest_after: space.largest(),
+            region: None,
+            files: 0,
+            files_moved: 0,
+            bytes_relocated: Bytes::ZERO,
+            bytes_written: Bytes::ZERO,
+            held: None,
+            rounds: 0,
+            in_the_way: InTheWay::default(),
+            end: CompactEnd::Whole,
+            files_failed: 0,
+            duration: Duration::ZERO,
+        };
+        if done.largest_before < done.wanted {
+            self.rounds(&fs, &mut done, began, round_files)?;
+        }
+        done.duration = began.elapsed();
+        Ok(done)
+    }
+
+    fn rounds(
+        &self,
+        fs: &Filesystem,
+        done: &mut Compacted,
+        began: Instant,
+        round_files: usize,
+    ) -> Result<(), Error> {
+        let most = Bytes(done.wanted.get().saturating_mul(MOST_PER_BYTE));
+        let budget = self.options.budget.map_or(most, |budget| budget.min(most));
+        // Files that refused.
+        let mut stuck = HashSet::new();
+        done.end = CompactEnd::NoRegion;
+        for _ in 0..ROUNDS {
+            let roots = Roots::new();
+            let mut survey = self.survey(fs, &roots, &stuck)?;
+            let grounds = Grounds::of(fs).map_err(|error| self.cannot(fs, error.into()))?;
+            let left = budget.saturating_sub(done.bytes_written);
+            let chosen = self.choose(fs, &roots, &mut survey, grounds.as_ref(), done.wanted, left);
+            done.in_the_way = survey.in_the_way;
+            if self.cancel.is_cancelled() {
+                done.end = CompactEnd::Stopped(StopCause::Cancelled);
+                return Ok(());
+            }
+            let mut chosen = match chosen {
+                Ok(chosen) => chosen,
+                Err(why) => {
+                    done.end = why.into();
+                    return Ok(());
+                }
+            };
+            let region = chosen.region;
+            done.rounds += 1;
+            if done.region.is_none() {
+                done.region = Some(region);
+                done.files = chosen.files.len() as u64;
+            }
+            if self.options.dry_run {
+                done.largest_after = region.place.len;
+                done.end = CompactEnd::DryRun;
+                return Ok(());
+            }
+            let balloon = match grounds {
+                Some(grounds) => grounds
+                    .hold(&chosen.free)
+                    .map_err(|error| self.cannot(fs, error.into()))?,
+                None => None,
+            };
+            done.held = balloon.as_ref().map(Balloon::held);
+            let limit = self.options.time_limit;
+            let options = RunOptions {
+                vacate: Some(region.place),
+                budget: Some(left),
+                time_limit: limit.map(|limit| limit.saturating_sub(began.elapsed())),
+                ..self.options
+            };
+            chosen.files.truncate(round_files);
+            let result = run_beneath(&roots, chosen.files, &options, self.cancel, self.observer);
+            drop(balloon);
+            let space =
+                settled(fs, region.place.len).map_err(|error| self.cannot(fs, error.into()))?;
+            let refused = done.add(&result, &space, &mut stuck);
+            if done.largest_after >= done.wanted {
+                done.end = CompactEnd::Reached;
+                return Ok(());
+            }
+            if let Some(cause) = result.stopped {
+                done.end = CompactEnd::Stopped(cause);
+                return Ok(());
+            }
+            if result.totals.bytes_relocated.is_zero() && !refused {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The region to empty: chosen again without the files that refuse, until all of it can move.
+    fn choose(
+        &self,
+        fs: &Filesystem,
+        roots: &Roots,
+        survey: &mut Survey,
+        grounds: Option<&Grounds>,
+        wanted: Bytes,
+        budget: Bytes,
+    ) -> Result<Chosen, NoRegion> {
+        loop {
+            let limits = Limits {
+                wanted,
+                budget,
+                keep_free: self.kept_free(fs),
+            };
+            let chosen = region::choose(fs, survey, grounds, &limits)?;
+            let options = RunOptions {
+                vacate: Some(chosen.region.place),
+                budget: None,
+                time_limit: None,
+                dry_run: true,
+                ..self.options
+            };
+            let files = chosen.files.clone();
+            let looked = run_beneath(roots, files, &options, self.cancel, &());
+            let mut refused = chosen.unfit.clone();
+            for file in &looked.files {
+                match file.reason {
+                    Some(Reason::Skip(reason)) => refused.push((file.id.inode, reason)),
+                    Some(Reason::Failed(_)) => refused.push((file.id.inode, SkipReason::Changed)),
+                    Some(Reason::DryRun) | None => {}
+                }
+            }
+            if refused.is_empty() || self.cancel.is_cancelled() {
+                return Ok(chosen);
+            }
+            for (inode, reason) in refused {
+                survey.leave(inode, reason);
+            }
+        }
+    }
+
+    fn kept_free(&self, fs: &Filesystem) -> Bytes {
+        let mount = fs.mount.as_ref().and_then(|mount| mount.open(fs.dev).ok());
+        let total = mount.and_then(|root| indef_fs::Space::of(&root).ok());
+        let share = self.options.min_free_pct / 100.0;
+        total.map_or(Bytes::ZERO, |space| {
+            Bytes((space.total.get() as f64 * share) as u64)
+        })
+    }
+
+    fn survey(
+        &self,
+        fs: &Filesystem,
+        roots: &Roots,
+        stuck: &HashSet<(u64, SkipReason)>,
+    ) -> Result<Survey, Error> {
+        self.notes.note(Note::Walk);
+        let mut survey = Survey::take(fs, &self.path, roots, self.walkers, self.cancel, self.notes)
+            .map_err(|error| self.cannot(fs, error.into()))?;
+        for (inode, reason) in stuck {
+            survey.leave(*inode, *reason);
+        }
+        Ok(survey)
+    }
+
+    /// The length of the run that there shall be.
+    fn wanted(&self, space: &SpaceMap) -> Bytes {
+        let half = Bytes(space.total().get() / 2);
+        let tenfold = Bytes(space.largest().get().saturating_mul(10));
+        self.want.unwrap_or(tenfold.min(half))
+    }
+
+    /// The file system, if its free space can be made whole, by this user.
+    fn file_system(&self) -> Result<Filesystem, Error> {
+        let fs = file_system(&self.path).ok_or_else(|| Error::Open {
+            path: self.path.clone(),
+            source: io::ErrorKind::NotFound.into(),
+        })?;
+        match fs.kind {
+            FsKind::Ext4 | FsKind::Xfs => {}
+            kind => return Err(self.cannot(&fs, CannotCompact::Kind(kind))),
+        }
+        let is_root = capabilities(None).is_ok_and(|sets| {
+            let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH;
+            sets.effective.contains(needed)
+        });
+        if !is_root {
+            return Err(self.cannot(&fs, CannotCompact::NotRoot));
+        }
+        let options = EngineOptions {
+            vacate: Some(PhysRange::default()),
+            ..EngineOptions::default()
+        };
+        let mut reason = SkipReason::NoEngine;
+        let kinds = self
+            .options
+            .engine
+            .map_or_else(|| fs.engines(), |kind| vec![kind]);
+        for kind in kinds {
+            match relocator(kind, &fs, &options) {
+                Ok(_) => return Ok(fs),
+                Err(Refusal::Skip(SkipReason::NoEngine) | Refusal::Failed(_)) => {}
+                Err(Refusal::Skip(why)) => reason = why,
+            }
+        }
+        Err(self.cannot(&fs, CannotCompact::Refused(reason)))
+    }
+
+    fn cannot(&self, fs: &Filesystem, why: CannotCompact) -> Error {
+        Error::CannotCompact {
+            path: self.path.clone(),
+            kind: fs.kind,
+            why,
+        }
+    }
+
+    /// No other run works there meanwhile.
+    fn claim(&self, fs: &Filesystem) -> Result<Option<Claim>, Error> {
+        let mount = fs.mount.as_ref().and_then(|mount| mount.open(fs.dev).ok());
+        let Some(Ok(key)) = mount.map(FileSystemKey::of) else {
+            return Ok(None);
+        };
+        let mut claim = match Claim::take([key]) {
+            Ok(claim) => claim,
+            Err(why @ ClaimError::Held(_)) => {
+                let path = Some(self.path.clone());
+                return Err(Error::Claimed { path, why });
+            }
+            Err(error) => {
+                self.notes.note(Note::Unclaimed(&error));
+                return Ok(None);
+            }
+        };
+        let (cancel, on_yield) = (self.cancel.clone(), self.on_yield.clone());
+        claim.watch(move |holder| {
+            if let Some(on_yield) = on_yield {
+                on_yield(holder);
+            }
+            cancel.cancel();
+        });
+        Ok(Some(claim))
+    }
+}
+
+/// The space of a file system once everything is written back and what was deleted is freed: when there is a free
+/// run of `awaited` bytes, or nothing changes any more.
+fn settled(fs: &Filesystem, awaited: Bytes) -> io::Result<SpaceMap> {
+    let mount = fs.mount.as_ref().map(|mount| mount.open(fs.dev));
+    if let Some(Ok(root)) = &mount {
+        syncfs(root)?;
+    }
+    let mut space = space_map(fs)?;
+    if fs.kind != FsKind::Xfs {
+        return Ok(space);
+    }
+    let mut same = 0;
+    for _ in 0..NAPS {
+        if space.largest() >= awaited || same == 3 {
+            break;
+        }
+        thread::sleep(NAP);
+        if let Some(Ok(root)) = &mount {
+            syncfs(root)?;
+        }
+        let now = space_map(fs)?;
+        same = match now.free == space.free {
+            true => same + 1,
+            false => 0,
+        };
+        space = now;
+    }
+    Ok(space)
+}
+
+/// Let this program open many files: donors stay open to the end of a round.
+/// Returns how many may move in a round.
+fn open_more_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(MOST_OPEN, |most| most.min(MOST_OPEN));
+    let more = Rlimit {
+        current: Some(limit.current.unwrap_or(wanted).max(wanted)),
+        ..limit
+    };
+    let now = match setrlimit(Resource::Nofile, more) {
+        Ok(()) => wanted,
+        Err(_) => limit.current.unwrap_or(OTHER_FILES),
+    };
+    (now.saturating_sub(OTHER_FILES) / 4).clamp(64, MOST_FILES) as usize
+}

@@ -1,0 +1,150 @@
+//! The result of making free space whole.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
+
+use indef_core::{SkipReason, layout::Region};
+use indef_engine::run::{Reason, RunResult, StopCause};
+use indef_fs::{FsKind, SpaceMap};
+use units::Bytes;
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactEnd {
+    /// There was a free run of the wanted length already.
+    Whole,
+    /// There is one now.
+    Reached,
+    /// Nothing was moved, as asked.
+    DryRun,
+    /// No longer free run can be had: what stays is in the way, there is too little room for what would have to
+    /// move, or a limit does not allow as many bytes.
+    NoRegion,
+    /// The budget is spent.
+    Budget,
+    /// Somebody asked to stop, or the time is over.
+    Stopped(StopCause),
+}
+
+impl CompactEnd {
+    /// The word in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Reached => "reached",
+            Self::DryRun => "dry-run",
+            Self::NoRegion => "no-region",
+            Self::Budget => "budget",
+            Self::Stopped(_) => "stopped",
+        }
+    }
+}
+
+/// Files, or parts of them, that stay, with their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Staying {
+    /// Fragments or files.
+    pub pieces: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+}
+
+/// What cannot be moved on the file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InTheWay {
+    /// Space of the file system's own, as far as it tells.
+    pub metadata: Bytes,
+    /// Space of which neither the file system nor the walk tells an owner: files outside of the path, deleted ones
+    /// that are open, directories; on XFS without `rmapbt` metadata, too.
+    pub unknown: Bytes,
+    /// By reason.
+    pub files: BTreeMap<SkipReason, Staying>,
+}
+
+/// The result.
+#[derive(Clone, Debug)]
+pub struct Compacted {
+    /// The file system's kind.
+    pub kind: FsKind,
+    /// The wanted length.
+    pub wanted: Bytes,
+    /// All free space, before.
+    pub free: Bytes,
+    /// The longest free run, before.
+    pub largest_before: Bytes,
+    /// And afterwards; in a dry run the one that is expected.
+    pub largest_after: Bytes,
+    /// The region that was chosen first.
+    pub region: Option<Region>,
+    /// Files with data in it.
+    pub files: u64,
+    /// Files of which something moved.
+    pub files_moved: u64,
+    /// Bytes that have new blocks.
+    pub bytes_relocated: Bytes,
+    /// Bytes that were written.
+    pub bytes_written: Bytes,
+    /// Bytes of the region's free space that were held the last time; `None` where it cannot be held.
+    pub held: Option<Bytes>,
+    /// Rounds in which something was moved, or was to be.
+    pub rounds: u32,
+    /// What stayed in place.
+    pub in_the_way: InTheWay,
+    /// How it ended.
+    pub end: CompactEnd,
+    /// Files with an error.
+    pub files_failed: u64,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+impl Compacted {
+    /// Bytes written for each byte by which the longest free run grew; `None` if it did not.
+    #[must_use]
+    pub fn written_per_byte(&self) -> Option<f64> {
+        let gained = self.largest_after.saturating_sub(self.largest_before);
+        (!gained.is_zero()).then(|| self.bytes_written.get() as f64 / gained.get() as f64)
+    }
+
+    /// Add a round, and note the files that refuse for good. Returns whether there are new ones.
+    pub(super) fn add(
+        &mut self,
+        round: &RunResult,
+        space: &SpaceMap,
+        stuck: &mut HashSet<(u64, SkipReason)>,
+    ) -> bool {
+        let totals = &round.totals;
+        self.files_moved += totals.files_moved;
+        self.files_failed += totals.files_failed;
+        self.bytes_relocated += totals.bytes_relocated;
+        let written = totals.bytes_host_written + totals.bytes_offloaded;
+        self.bytes_written += written.max(totals.bytes_relocated);
+        self.largest_after = space.largest();
+        let known = stuck.len();
+        for file in &round.files {
+            match &file.reason {
+                // Another round may have more luck.
+                Some(Reason::Skip(
+                    SkipReason::Stopped
+                    | SkipReason::OverBudget
+                    | SkipReason::NoPlace
+                    | SkipReason::NoSpace
+                    | SkipReason::Changed
+                    | SkipReason::Gone,
+                ))
+                | Some(Reason::DryRun)
+                | None => {}
+                Some(Reason::Skip(reason)) => {
+                    stuck.insert((file.id.inode, *reason));
+                }
+                Some(Reason::Failed(_)) => {
+                    stuck.insert((file.id.inode, SkipReason::Changed));
+                }
+            }
+        }
+        stuck.len() > known
+    }
+}

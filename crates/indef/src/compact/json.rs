@@ -1,0 +1,112 @@
+//! The result as a JSON document (docs/json.md).
+
+use std::path::Path;
+
+use indef_core::{SkipReason, layout::Region, plan::PathJson};
+use indef_engine::run::StopCause;
+use indef_pipeline::compact::{CompactEnd, Compacted};
+use serde::Serialize;
+use units::{Bytes, Nanos, PhysOffset};
+
+/// The fields after the files of the document.
+#[derive(Serialize)]
+pub(super) struct CompactRest {
+    #[serde(flatten)]
+    path: PathJson,
+    fs: String,
+    dry_run: bool,
+    /// `whole`, `reached`, `dry-run`, `no-region`, `budget` or `stopped`.
+    ended: &'static str,
+    stopped: Option<&'static str>,
+    wanted_bytes: Bytes,
+    free_bytes: Bytes,
+    largest_before_bytes: Bytes,
+    largest_after_bytes: Bytes,
+    region: Option<RegionJson>,
+    files_in_region: u64,
+    files_moved: u64,
+    files_failed: u64,
+    bytes_relocated: Bytes,
+    bytes_written: Bytes,
+    written_per_byte: Option<f64>,
+    held_bytes: Option<Bytes>,
+    rounds: u32,
+    in_the_way: InTheWayJson,
+    duration_ns: Nanos,
+}
+
+#[derive(Serialize)]
+struct RegionJson {
+    start_bytes: PhysOffset,
+    len_bytes: Bytes,
+    to_move_bytes: Bytes,
+    free_bytes: Bytes,
+}
+
+#[derive(Serialize)]
+struct InTheWayJson {
+    metadata_bytes: Bytes,
+    unknown_bytes: Bytes,
+    files: Vec<StayingJson>,
+}
+
+#[derive(Serialize)]
+struct StayingJson {
+    reason: SkipReason,
+    pieces: u64,
+    bytes: Bytes,
+}
+
+impl CompactRest {
+    pub(super) fn new(path: &Path, done: &Compacted) -> Self {
+        let staying = done.in_the_way.files.iter();
+        Self {
+            path: PathJson::from(path),
+            fs: done.kind.to_string(),
+            dry_run: done.end == CompactEnd::DryRun,
+            ended: done.end.as_str(),
+            stopped: match done.end {
+                CompactEnd::Stopped(StopCause::Cancelled) => Some("signal"),
+                CompactEnd::Stopped(StopCause::TimeLimit) => Some("time-limit"),
+                CompactEnd::Budget => Some("budget"),
+                _ => None,
+            },
+            wanted_bytes: done.wanted,
+            free_bytes: done.free,
+            largest_before_bytes: done.largest_before,
+            largest_after_bytes: done.largest_after,
+            region: done.region.map(RegionJson::from),
+            files_in_region: done.files,
+            files_moved: done.files_moved,
+            files_failed: done.files_failed,
+            bytes_relocated: done.bytes_relocated,
+            bytes_written: done.bytes_written,
+            written_per_byte: done.written_per_byte(),
+            held_bytes: done.held,
+            rounds: done.rounds,
+            in_the_way: InTheWayJson {
+                metadata_bytes: done.in_the_way.metadata,
+                unknown_bytes: done.in_the_way.unknown,
+                files: staying
+                    .map(|(reason, staying)| StayingJson {
+                        reason: *reason,
+                        pieces: staying.pieces,
+                        bytes: staying.bytes,
+                    })
+                    .collect(),
+            },
+            duration_ns: done.duration.into(),
+        }
+    }
+}
+
+impl From<Region> for RegionJson {
+    fn from(region: Region) -> Self {
+        Self {
+            start_bytes: region.place.start,
+            len_bytes: region.place.len,
+            to_move_bytes: region.to_move,
+            free_bytes: region.free,
+        }
+    }
+}

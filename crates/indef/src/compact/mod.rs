@@ -1,0 +1,80 @@
+//! `indef compact`: free space made whole.
+
+mod json;
+mod text;
+
+use std::{io, sync::Arc};
+
+use anyhow::{Context, Result};
+use indef_engine::claim::Holder;
+use indef_pipeline::{
+    Cancel, Note,
+    compact::{CompactEnd, Compactor},
+    run::is_free,
+};
+
+use crate::{
+    args::CompactArgs,
+    notes::tell,
+    outcome::Outcome,
+    output::{Console, UNPRINTED, json::Document},
+    refusal::explain,
+    run::Watch,
+    signals::{self, Second},
+};
+
+/// Make free space whole, and show the result.
+pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> {
+    let cancel = Cancel::new();
+    signals::watch(console, &cancel, Second::Abort)?;
+    let options = args.run_options();
+    if !options.dry_run {
+        is_free(std::slice::from_ref(&args.path)).map_err(explain)?;
+    }
+    let document = console.json.then(|| Document::begin("files", None));
+    let watch = Watch::new(console, document.as_ref());
+    let quiet = console.quiet;
+    let compactor = Compactor {
+        path: args.path.clone(),
+        want: args.want,
+        walkers: args.workers.count(),
+        options,
+        cancel: &cancel,
+        observer: &watch,
+        notes: &|note: Note<'_>| watch.suspend(|| tell(console, note)),
+        on_yield: Some(Arc::new(move |holder: &Holder| {
+            if !quiet {
+                eprintln!("indef: another run of root works here now, this one stops: {holder}");
+            }
+        })),
+    };
+    let done = compactor.compact();
+    watch.finish();
+    drop(watch);
+    let done = match done {
+        Ok(done) => done,
+        // A begun document is ended, so that it stays valid.
+        Err(error) => {
+            if let Some(document) = document {
+                document.end(&serde_json::json!({}))?;
+            }
+            return Err(explain(error));
+        }
+    };
+    let printed = match document {
+        Some(document) => document.end(&json::CompactRest::new(&args.path, &done)),
+        None if console.quiet => Ok(()),
+        None => text::write(&mut io::stdout().lock(), console, &args.path, &done),
+    };
+    match printed {
+        // The work is done, whether or not the result is read.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        printed => printed.context(UNPRINTED)?,
+    }
+    Ok(match done.end {
+        CompactEnd::Stopped(_) | CompactEnd::Budget => Outcome::Stopped,
+        CompactEnd::Whole | CompactEnd::Reached | CompactEnd::DryRun | CompactEnd::NoRegion => {
+            Outcome::Done
+        }
+    })
+}

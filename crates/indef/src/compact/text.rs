@@ -1,0 +1,110 @@
+//! The result as text.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use indef_engine::run::StopCause;
+use indef_pipeline::compact::{CompactEnd, Compacted};
+use units::Bytes;
+
+use crate::{
+    advice::Advice,
+    output::{Console, Count, Name},
+};
+
+/// Write it.
+pub(super) fn write(
+    out: &mut impl Write,
+    console: &Console,
+    path: &Path,
+    done: &Compacted,
+) -> io::Result<()> {
+    let before = done.largest_before;
+    writeln!(
+        out,
+        "{} ({}): {} free, the longest free run had {before}",
+        Name(path),
+        done.kind,
+        done.free
+    )?;
+    if let Some(region) = &done.region {
+        writeln!(
+            out,
+            "Region: {} at {}, with {} to move in {} files",
+            region.place.len,
+            Bytes(region.place.start.get()),
+            region.to_move,
+            Count(done.files)
+        )?;
+    }
+    let end = match done.end {
+        CompactEnd::Whole => "nothing to do: there is a free run of the wanted length".to_owned(),
+        CompactEnd::DryRun => format!(
+            "nothing was moved (--dry-run); the longest free run would have {} or more",
+            done.largest_after
+        ),
+        CompactEnd::Reached => reached(done),
+        CompactEnd::NoRegion => format!(
+            "{}; {} were wanted, and no longer run can be had now: what stays in place is in the way, or there is too little room for what would have to move",
+            reached(done),
+            done.wanted
+        ),
+        CompactEnd::Budget => format!("{}; the budget allows no more", reached(done)),
+        CompactEnd::Stopped(StopCause::TimeLimit) => {
+            format!(
+                "{}; stopped by the time limit, run again to go on",
+                reached(done)
+            )
+        }
+        CompactEnd::Stopped(StopCause::Cancelled) => {
+            format!("{}; stopped, run again to go on", reached(done))
+        }
+    };
+    writeln!(out, "{}", capital(&end))?;
+    if matches!(done.end, CompactEnd::Whole) {
+        return Ok(());
+    }
+    let way = &done.in_the_way;
+    let short = matches!(done.end, CompactEnd::NoRegion);
+    if !short && console.verbose == 0 {
+        return Ok(());
+    }
+    writeln!(out, "What cannot move on this file system:")?;
+    writeln!(out, "  {}  metadata, as far as it tells", way.metadata)?;
+    writeln!(
+        out,
+        "  {}  of owners that are not files below {}, or not told",
+        way.unknown,
+        Name(path)
+    )?;
+    for (reason, staying) in &way.files {
+        writeln!(
+            out,
+            "  {}  in {} pieces: {}",
+            staying.bytes,
+            Count(staying.pieces),
+            reason.advice()
+        )?;
+    }
+    Ok(())
+}
+
+fn reached(done: &Compacted) -> String {
+    let price = done.written_per_byte().map_or_else(String::new, |bytes| {
+        format!(" ({bytes:.2} written for each byte gained)")
+    });
+    format!(
+        "the longest free run has {} now; {} moved in {} files{price}",
+        done.largest_after,
+        done.bytes_relocated,
+        Count(done.files_moved)
+    )
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}

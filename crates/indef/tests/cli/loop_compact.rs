@@ -1,0 +1,567 @@
+//! Free space that is made whole: `indef compact` on file systems that were filled with small files, of which every
+//! other one was removed.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    process::Signal,
+};
+use scratch_fs::{ScratchFs, ScratchFsBuilder, require, require_xfsprogs};
+use serde_json::Value;
+use units::Bytes;
+
+use crate::common::{ForAnybody, Ran, Run, ended, indef, is_root, scratch, signal, spawn};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const DIRECTORIES: usize = 4;
+/// The size of a file, and of a hole.
+const SIZE: u64 = 16 * KIB;
+const VOLUME: Bytes = Bytes::mib(400);
+
+/// The document without its files, and the messages.
+fn rest_of(ran: &Ran) -> String {
+    let mut document = ran.json();
+    document["files"].take();
+    format!("{document} {}", ran.err)
+}
+
+#[track_caller]
+fn number(document: &Value, name: &str) -> u64 {
+    document[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{name}: {document}"))
+}
+
+fn builder(kind: &str) -> ScratchFsBuilder {
+    let builder = ScratchFs::builder(kind, VOLUME);
+    match kind {
+        "ext4" => builder.mkfs_args(["-N", "40000", "-m", "0"]),
+        // The blocks of that tree lie amid the data; see `loop_metadata_is_gone_around`.
+        _ => builder.mkfs_args(["-m", "rmapbt=0"]),
+    }
+}
+
+/// Bytes that tell a file, and each of its blocks, from all others.
+fn fill(bytes: &mut [u8], seed: u64) {
+    bytes.fill(seed as u8);
+    for (number, block) in bytes.chunks_mut(4096).enumerate() {
+        block[..8].copy_from_slice(&(seed << 8 | number as u64).to_le_bytes());
+    }
+}
+
+fn place(scratch: &ScratchFs, index: usize) -> PathBuf {
+    let directory = format!("d{}", index % DIRECTORIES);
+    scratch.path().join(directory).join(index.to_string())
+}
+
+/// Fill the file system with small files, and remove every other one of each directory. All inodes come first, so
+/// that they lie together. Returns the files that are left.
+fn age(scratch: &ScratchFs) -> Vec<PathBuf> {
+    for directory in 0..DIRECTORIES {
+        fs::create_dir(scratch.path().join(format!("d{directory}"))).unwrap();
+    }
+    let most = (VOLUME.get() / SIZE) as usize;
+    let paths: Vec<_> = (0..most).map(|index| place(scratch, index)).collect();
+    for path in &paths {
+        File::create(path).unwrap();
+    }
+    scratch.sync().unwrap();
+    let mut bytes = vec![0; SIZE as usize];
+    let mut full = most;
+    for (index, path) in paths.iter().enumerate() {
+        fill(&mut bytes, index as u64);
+        let file = File::options().write(true).open(path).unwrap();
+        if file.write_all_at(&bytes, 0).is_err() {
+            full = index;
+            break;
+        }
+    }
+    scratch.sync().unwrap();
+    let mut left = Vec::new();
+    for (index, path) in paths.into_iter().enumerate() {
+        // XFS allocates for each directory in a group of its own, ext4 for all of them in a row.
+        let turn = match scratch.kind() {
+            "xfs" => index / DIRECTORIES,
+            _ => index,
+        };
+        if index >= full || turn.is_multiple_of(2) {
+            fs::remove_file(path).unwrap();
+        } else {
+            left.push(path);
+        }
+    }
+    settle(scratch);
+    // The long runs that are left, at the end and where inodes were, belong to somebody.
+    for hog in 0..64 {
+        let largest = number(&free_space(scratch), "largest_bytes");
+        if largest <= 2 * SIZE {
+            break;
+        }
+        let file = File::create(scratch.path().join(format!("hog{hog}"))).unwrap();
+        fallocate(&file, FallocateFlags::empty(), 0, largest).unwrap();
+        scratch.sync().unwrap();
+    }
+    left
+}
+
+/// Wait until everything that was deleted is free: XFS frees blocks in the background.
+fn settle(scratch: &ScratchFs) {
+    let mut free = Bytes::ZERO;
+    for _ in 0..50 {
+        scratch.sync().unwrap();
+        thread::sleep(Duration::from_millis(200));
+        let now = scratch.free().unwrap();
+        if now == free {
+            break;
+        }
+        free = now;
+    }
+}
+
+/// Free space, as a scan of a directory with nothing in it tells it.
+fn free_space(scratch: &ScratchFs) -> Value {
+    let empty = scratch.path().join("empty");
+    let _ = fs::create_dir(&empty);
+    let ran = indef().args(["scan", "--json"]).arg(&empty).ran();
+    ran.json()["free_space"].clone()
+}
+
+/// An aged file system, or a reported skip.
+fn aged(builder: ScratchFsBuilder) -> Option<(ScratchFs, Vec<PathBuf>)> {
+    let scratch = require(builder.build())?;
+    let files = age(&scratch);
+    Some((scratch, files))
+}
+
+/// In how many extents a file of 64 MiB is born.
+fn born_in(scratch: &ScratchFs) -> u64 {
+    let path = scratch.path().join("large");
+    let file = File::create(&path).unwrap();
+    fallocate(&file, FallocateFlags::empty(), 0, 64 * MIB).unwrap();
+    let extents = scratch_fs::fragments(&file).unwrap();
+    fs::remove_file(&path).unwrap();
+    drop(file);
+    settle(scratch);
+    extents
+}
+
+/// What is in all files of the directories.
+fn contents(scratch: &ScratchFs) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut contents = BTreeMap::new();
+    for directory in 0..DIRECTORIES {
+        for entry in fs::read_dir(scratch.path().join(format!("d{directory}"))).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = fs::read(&path).unwrap();
+            contents.insert(path, bytes);
+        }
+    }
+    contents
+}
+
+/// Fails where something is not in its file any more.
+#[track_caller]
+fn are_whole(scratch: &ScratchFs, before: &BTreeMap<PathBuf, Vec<u8>>) {
+    let now = contents(scratch);
+    assert_eq!(now.len(), before.len());
+    for (path, bytes) in before {
+        assert!(now[path] == *bytes, "{}", path.display());
+    }
+}
+
+/// All of a file that stays as it was, and its number of fragments.
+fn facts(files: &[PathBuf]) -> BTreeMap<PathBuf, ([i64; 8], u64)> {
+    let of = |path: &PathBuf| {
+        let file = File::open(path).unwrap();
+        let m = file.metadata().unwrap();
+        let times = [
+            m.size() as i64,
+            m.blocks() as i64,
+            m.atime(),
+            m.atime_nsec(),
+            m.mtime(),
+            m.mtime_nsec(),
+            m.ctime(),
+            m.ctime_nsec(),
+        ];
+        (path.clone(), (times, scratch_fs::fragments(&file).unwrap()))
+    };
+    files.iter().map(of).collect()
+}
+
+#[track_caller]
+fn unchanged(before: &BTreeMap<PathBuf, ([i64; 8], u64)>, files: &[PathBuf]) {
+    let after = facts(files);
+    for (path, (was, fragments)) in before {
+        let (is, now) = &after[path];
+        assert_eq!(is, was, "{}", path.display());
+        assert!(
+            now <= fragments,
+            "{}: {fragments}, now {now}",
+            path.display()
+        );
+    }
+}
+
+fn compact(arguments: &[&str], path: &Path) -> Ran {
+    indef()
+        .args(["compact", "--json"])
+        .args(arguments)
+        .arg(path)
+        .ran()
+}
+
+/// The whole proof on one kind of file system.
+fn becomes_whole(builder: ScratchFsBuilder, engine: &str) {
+    let Some((mut scratch, files)) = aged(builder) else {
+        return;
+    };
+    let kind = scratch.kind().to_owned();
+    // Reading changes access times, the first time.
+    let bytes = contents(&scratch);
+    let before = facts(&files);
+    let born_before = born_in(&scratch);
+    assert!(born_before > 1000, "{kind}: it is not aged: {born_before}");
+    let told = compact(&["--want", "64MiB", "--dry-run"], scratch.path());
+    assert_eq!(told.status, 0, "{told:?}");
+    let told = told.json();
+    assert_eq!(told["ended"], "dry-run");
+    let ran = compact(&["--want", "64MiB"], scratch.path());
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let done = ran.json();
+    assert_eq!(done["ended"], "reached", "{kind}: {}", rest_of(&ran));
+    assert!(
+        done["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|file| file["engine"] == engine),
+        "{kind}: another engine"
+    );
+    let (from, to) = (
+        number(&done, "largest_before_bytes"),
+        number(&done, "largest_after_bytes"),
+    );
+    let written = number(&done, "bytes_written");
+    assert!(to >= 64 * MIB && to >= 10 * from, "{kind}: {from} to {to}");
+    assert!(
+        written > 0 && written <= 2 * (to - from),
+        "{kind}: {written} for {}",
+        to - from
+    );
+    // Rounds may meet a file twice, no more.
+    let planned = number(&told["region"], "to_move_bytes");
+    assert!(
+        written <= planned + planned / 4,
+        "{kind}: {written}, {planned} told"
+    );
+    let born_after = born_in(&scratch);
+    assert!(
+        born_after <= 4,
+        "{kind}: {born_before} extents, now {born_after}"
+    );
+    println!(
+        "{kind}, {engine}: {born_before} extents, now {born_after}; {from} to {to} with {written} written, {} s",
+        number(&done, "duration_ns") as f64 / 1e9
+    );
+    unchanged(&before, &files);
+    are_whole(&scratch, &bytes);
+    let again = compact(&["--want", "64MiB"], scratch.path());
+    let again = again.json();
+    assert_eq!(again["ended"], "whole", "{again}");
+    assert_eq!(number(&again, "bytes_written"), 0);
+    scratch.fsck().unwrap();
+}
+
+#[test]
+fn loop_free_space_of_xfs_becomes_whole() {
+    becomes_whole(builder("xfs"), "xfs-dedupe-range");
+}
+
+#[test]
+fn loop_free_space_of_xfs_with_exchange_becomes_whole() {
+    let Some(tools) = require_xfsprogs() else {
+        return;
+    };
+    let exchange = builder("xfs").mkfs_args(["-i", "exchange=1"]);
+    becomes_whole(exchange.tools(&tools), "xfs-commit-range");
+}
+
+#[test]
+fn loop_free_space_of_ext4_becomes_whole() {
+    becomes_whole(builder("ext4"), "ext4-move-extent");
+}
+
+/// With reverse mapping XFS tells what is metadata, and has much of it amid the data.
+#[test]
+fn loop_metadata_is_gone_around() {
+    let builder = ScratchFs::builder("xfs", VOLUME).mkfs_args(["-m", "rmapbt=1"]);
+    let Some((mut scratch, files)) = aged(builder) else {
+        return;
+    };
+    // Reading changes access times, the first time.
+    let bytes = contents(&scratch);
+    let before = facts(&files);
+    let ran = compact(&["--want", "64MiB"], scratch.path());
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let done = ran.json();
+    assert_eq!(done["ended"], "no-region", "{}", rest_of(&ran));
+    let (from, to) = (
+        number(&done, "largest_before_bytes"),
+        number(&done, "largest_after_bytes"),
+    );
+    assert!(to >= 10 * from, "{from} to {to}");
+    assert!(
+        number(&done, "bytes_written") <= 2 * (to - from),
+        "{}",
+        rest_of(&ran)
+    );
+    assert!(
+        number(&done["in_the_way"], "metadata_bytes") > MIB,
+        "{}",
+        rest_of(&ran)
+    );
+    unchanged(&before, &files);
+    are_whole(&scratch, &bytes);
+    scratch.fsck().unwrap();
+}
+
+#[test]
+fn loop_a_dry_run_changes_nothing_and_a_budget_holds() {
+    for kind in ["xfs", "ext4"] {
+        let Some((mut scratch, files)) = aged(builder(kind)) else {
+            continue;
+        };
+        // Reading changes access times, the first time.
+        let bytes = contents(&scratch);
+        let before = facts(&files);
+        let was = free_space(&scratch);
+        let told = compact(&["--want", "32MiB", "--dry-run"], scratch.path());
+        assert_eq!(told.status, 0, "{told:?}");
+        let told = told.json();
+        assert!(number(&told["region"], "len_bytes") >= 32 * MIB, "{told}");
+        assert!(number(&told["region"], "to_move_bytes") > 0, "{told}");
+        assert_eq!(number(&told, "bytes_written"), 0);
+        assert_eq!(
+            free_space(&scratch),
+            was,
+            "{kind}: a dry run changed something"
+        );
+        let ran = compact(&["--want", "64MiB", "--budget", "8MiB"], scratch.path());
+        assert_eq!(ran.status, 3, "{kind}: {ran:?}");
+        let done = ran.json();
+        assert_eq!(done["stopped"], "budget", "{kind}");
+        let written = number(&done, "bytes_written");
+        assert!((MIB..=8 * MIB).contains(&written), "{kind}: {written}");
+        let largest = number(&done, "largest_after_bytes");
+        assert!(largest >= 8 * MIB, "{kind}: {largest} of {written} written");
+        unchanged(&before, &files);
+        are_whole(&scratch, &bytes);
+        scratch.fsck().unwrap();
+    }
+}
+
+#[test]
+fn loop_kills_and_signals_leave_nothing() {
+    for kind in ["xfs", "ext4"] {
+        let Some((mut scratch, files)) = aged(builder(kind)) else {
+            continue;
+        };
+        // Reading changes access times, the first time.
+        let bytes = contents(&scratch);
+        let before = facts(&files);
+        let used = scratch.free().unwrap();
+        for (after, with) in [
+            (1500, Signal::KILL),
+            (2500, Signal::KILL),
+            (2000, Signal::INT),
+        ] {
+            let child = spawn(
+                indef()
+                    .args(["compact", "--json", "--want", "64MiB", "--rate", "4MiB"])
+                    .arg(scratch.path()),
+            );
+            thread::sleep(Duration::from_millis(after));
+            signal(&child, with);
+            let ran = ended(child);
+            if with == Signal::INT {
+                assert_eq!(ran.status, 3, "{kind}: {ran:?}");
+                assert_eq!(ran.json()["stopped"], "signal", "{kind}");
+            } else {
+                assert_eq!(ran.status, 128 + 9, "{kind}: {ran:?}");
+            }
+        }
+        scratch.fsck().unwrap();
+        // Nothing is held, and a file of 16 KiB moves in one step.
+        let left = scratch.free().unwrap();
+        assert!(
+            left + Bytes::mib(1) >= used,
+            "{kind}: {used} were free, now {left}"
+        );
+        unchanged(&before, &files);
+        are_whole(&scratch, &bytes);
+        let rest = compact(&["--want", "64MiB"], scratch.path());
+        assert_eq!(rest.json()["ended"], "reached", "{kind}: {}", rest.err);
+        are_whole(&scratch, &bytes);
+    }
+}
+
+#[test]
+fn loop_writers_go_on_beside_it() {
+    for kind in ["xfs", "ext4"] {
+        let Some((mut scratch, files)) = aged(builder(kind)) else {
+            continue;
+        };
+        let mut bytes_before = contents(&scratch);
+        let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+        // Every 16th file is written again and again, and new ones come and go.
+        let written: Vec<_> = files.iter().step_by(16).collect();
+        let new = scratch.path().join("d0/new");
+        let done = thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut bytes = vec![0; SIZE as usize];
+                while !stop.load(Ordering::Relaxed) {
+                    let round = rounds.fetch_add(1, Ordering::Relaxed);
+                    for (index, path) in written.iter().enumerate() {
+                        fill(&mut bytes, round ^ index as u64);
+                        let file = File::options().write(true).open(path).unwrap();
+                        file.write_all_at(&bytes[..8192], 4096).unwrap();
+                        if index % 8 == 0 {
+                            file.sync_all().unwrap();
+                        }
+                    }
+                    fs::write(&new, &bytes).unwrap();
+                    fs::remove_file(&new).unwrap();
+                }
+            });
+            let ran = compact(&["--want", "48MiB"], scratch.path());
+            stop.store(true, Ordering::Relaxed);
+            ran
+        });
+        assert_eq!(done.status, 0, "{kind}: {done:?}");
+        let done = done.json();
+        assert!(
+            number(&done, "files_moved") > 500,
+            "{kind}: {}",
+            done["ended"]
+        );
+        let (from, to) = (
+            number(&done, "largest_before_bytes"),
+            number(&done, "largest_after_bytes"),
+        );
+        assert!(to >= 10 * from, "{kind}: {from} to {to}");
+        // The last round of the writer is what is there.
+        let rounds = rounds.load(Ordering::Relaxed);
+        assert!(rounds > 0);
+        let mut bytes = vec![0; SIZE as usize];
+        let mut found = vec![0; 8192];
+        for (index, path) in written.iter().enumerate() {
+            fill(&mut bytes, (rounds - 1) ^ index as u64);
+            let file = File::open(path).unwrap();
+            file.read_exact_at(&mut found, 4096).unwrap();
+            assert_eq!(found, &bytes[..8192], "{kind}: {}", path.display());
+            bytes_before.remove(*path);
+        }
+        for (path, bytes) in &bytes_before {
+            assert!(
+                fs::read(path).unwrap() == *bytes,
+                "{kind}: {}",
+                path.display()
+            );
+        }
+        scratch.fsck().unwrap();
+    }
+}
+
+#[test]
+fn loop_what_cannot_move_is_told_and_gone_around() {
+    let Some((mut scratch, files)) = aged(builder("xfs")) else {
+        return;
+    };
+    let told = compact(&["--want", "32MiB", "--dry-run"], scratch.path()).json();
+    let (start, len) = (&told["region"]["start_bytes"], &told["region"]["len_bytes"]);
+    let region = start.as_u64().unwrap()..start.as_u64().unwrap() + len.as_u64().unwrap();
+    // A file in the midst of it.
+    let in_region = files.iter().find(|path| {
+        let file = File::open(path).unwrap();
+        let range = units::FileRange::new(0, SIZE);
+        let layout = indef_fs::map(&file, path, range, true, &mut indef_fs::Mapper::default());
+        let first = layout.unwrap().extents()[0].phys.get();
+        region.contains(&first) && first > (region.start + region.end) / 2
+    });
+    let in_region = in_region.expect("the region has files");
+    let attribute = |change: &str| {
+        assert!(
+            Command::new("chattr")
+                .arg(change)
+                .arg(in_region)
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    attribute("+i");
+    let ran = compact(&["--want", "32MiB"], scratch.path());
+    attribute("-i");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let done = ran.json();
+    assert_eq!(done["ended"], "reached", "{}", ran.err);
+    let moved = done["files"].as_array().unwrap().iter();
+    let mut named = moved.filter(|file| file["path"] == in_region.to_str().unwrap());
+    assert!(named.next().is_none(), "an immutable file was moved");
+    let reasons = done["in_the_way"]["files"].as_array().unwrap();
+    assert!(
+        reasons.iter().any(|one| one["reason"] == "immutable"),
+        "{reasons:?}"
+    );
+    scratch.fsck().unwrap();
+}
+
+/// The one line of an error, which must have these words.
+#[track_caller]
+fn refused(ran: &Ran, words: &[&str]) {
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let line = ran.error_line(words[0]);
+    assert!(words.iter().all(|word| line.contains(word)), "{line}");
+    let document: Value = ran.json();
+    assert_eq!(document["files"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn loop_other_file_systems_and_other_users_are_refused() {
+    if let Some(scratch) = scratch("btrfs") {
+        refused(&compact(&[], scratch.path()), &["Btrfs", "btrfs balance"]);
+    }
+    refused(&compact(&[], Path::new("/proc/self")), &["ext4 and XFS"]);
+    refused(
+        &compact(&[], Path::new("/no/such/place")),
+        &["/no/such/place"],
+    );
+    if !is_root() {
+        return;
+    }
+    let anybody = ForAnybody::new();
+    if let Some(scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) {
+        let ran = anybody
+            .indef()
+            .args(["compact", "--json"])
+            .arg(scratch.path())
+            .ran();
+        refused(&ran, &["root"]);
+        // Without a journal nothing can be moved there.
+        let builder = ScratchFs::builder("ext4", Bytes::mib(64));
+        if let Some(bare) = require(builder.mkfs_args(["-O", "^has_journal"]).build()) {
+            refused(&compact(&["--want", "60MiB"], bare.path()), &["journal"]);
+        }
+    }
+}
