@@ -28,7 +28,7 @@ test -f /usr/share/man/man1/indef.1 && test -f /usr/share/doc/indef/copyright
 grep -q 'ExecStart=/usr/bin/indef ' /usr/lib/systemd/system/indef.service
 
 apt-get install -y -qq --no-install-recommends e2fsprogs xfsprogs btrfs-progs systemd
-systemd-analyze verify /usr/lib/systemd/system/indef.service /usr/lib/systemd/system/indef.timer
+systemd-analyze --man=no verify /usr/lib/systemd/system/indef.service /usr/lib/systemd/system/indef.timer
 indef demo
 systemctl enable indef.timer
 
