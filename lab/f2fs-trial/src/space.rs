@@ -66,7 +66,7 @@ fn cut_off_the_logs(folder: &Path, blocks: u64, files: &mut [Known; 2]) -> Resul
     // section that F2FS keeps for it (more than `f_bavail` says, of f2fs-tools 1.16).
     let statistics = rustix::fs::statvfs(folder)?;
     let least = (blocks - statistics.f_bavail).div_ceil(SECTION) + 8;
-    no_checkpoints_by_time()?;
+    no_checkpoints_by_itself()?;
     // More than half a section: each move takes the next free one, as no checkpoint frees any.
     let mut large = Known::create(folder, 3)?;
     large.write(0, SECTION / 2 + 100, 1)?;
@@ -110,18 +110,21 @@ fn cut_off_the_logs(folder: &Path, blocks: u64, files: &mut [Known; 2]) -> Resul
     files.iter().try_for_each(Known::check_on_device)
 }
 
-/// Let F2FS checkpoint only when it is asked to: by default a slow kernel has one after another, at
-/// intervals of a minute.
-fn no_checkpoints_by_time() -> Result<()> {
+/// Let F2FS checkpoint only when it is asked to. By default it does so after a minute, and where many segments
+/// are to be freed (`f2fs_balance_fs_bg`, fs/f2fs/segment.c, v6.12): on a slow kernel that comes in between.
+fn no_checkpoints_by_itself() -> Result<()> {
     let mut told = 0;
     for entry in fs::read_dir("/sys/fs/f2fs")? {
-        let interval = entry?.path().join("cp_interval");
-        if interval.exists() {
-            fs::write(&interval, "86400").with_context(|| interval.display().to_string())?;
-            told += 1;
+        let folder = entry?.path();
+        for (name, value) in [("cp_interval", "86400"), ("reclaim_segments", "1000000")] {
+            let setting = folder.join(name);
+            if setting.exists() {
+                fs::write(&setting, value).with_context(|| setting.display().to_string())?;
+                told += 1;
+            }
         }
     }
-    ensure!(told > 0, "no F2FS in /sys/fs/f2fs");
+    ensure!(told >= 2, "no F2FS in /sys/fs/f2fs");
     Ok(())
 }
 
