@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use source_tree::{cargo, root, target};
 
 use self::package::PACKAGES;
@@ -77,7 +77,26 @@ fn programs() -> Result<PathBuf> {
         .env("CFLAGS", c.join(" "))
         .env("LIBBPF_SYS_LIBRARY_PATH", libdir.trim());
     run(&mut command)?;
-    Ok(folder.join(TRIPLE).join("release"))
+    let binaries = folder.join(TRIPLE).join("release");
+    for package in &PACKAGES {
+        for place in [&home, root()] {
+            ensure_unnamed(&binaries.join(package.name), place)?;
+        }
+    }
+    Ok(binaries)
+}
+
+/// Make sure that a program does not name a folder of this machine.
+fn ensure_unnamed(program: &Path, folder: &Path) -> Result<()> {
+    let content = fs::read(program).with_context(|| program.display().to_string())?;
+    let name = folder.as_os_str().as_encoded_bytes();
+    ensure!(
+        !content.windows(name.len()).any(|part| part == name),
+        "{} names {}",
+        program.display(),
+        folder.display()
+    );
+    Ok(())
 }
 
 fn cargo_home() -> Result<PathBuf> {
