@@ -444,6 +444,17 @@ pub fn compressions(
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`.
 pub fn data_block_groups(file: impl AsFd) -> io::Result<Vec<(u64, u64)>> {
+    let mut groups = Vec::new();
+    each_chunk(file, |start, length, kind| {
+        if kind & BLOCK_GROUP_DATA != 0 {
+            groups.push((start, length));
+        }
+    })?;
+    Ok(groups)
+}
+
+/// Visit all chunks: start, length, `BTRFS_BLOCK_GROUP_*` bits.
+fn each_chunk(file: impl AsFd, mut visit: impl FnMut(u64, u64, u64)) -> io::Result<()> {
     // struct btrfs_chunk: length, owner, stripe_len, type, each of 64 bits.
     const TYPE: usize = 24;
     let key = SearchKey {
@@ -454,17 +465,14 @@ pub fn data_block_groups(file: impl AsFd) -> io::Result<Vec<(u64, u64)>> {
         max_offset: u64::MAX,
         ..SearchKey::default()
     };
-    let mut groups = Vec::new();
     search(file, key, |found| {
         if let (Some(length), Some(kind)) =
             (disk_u64_at(found.item, 0), disk_u64_at(found.item, TYPE))
-            && kind & BLOCK_GROUP_DATA != 0
         {
-            groups.push((found.offset, length));
+            visit(found.offset, length, kind);
         }
         true
-    })?;
-    Ok(groups)
+    })
 }
 
 /// Visit the free extents (start, length) of the address range, as of the last commit, until `visit`

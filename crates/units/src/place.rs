@@ -72,60 +72,75 @@ byte_place! {
     PhysOffset
 }
 
-/// A half-open byte range of a file: `start..start + len`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct FileRange {
-    /// First byte.
-    pub start: FileOffset,
-    /// Number of bytes.
-    pub len: Bytes,
+macro_rules! byte_range {
+    ($(#[$doc:meta])* $name:ident of $place:ident) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        pub struct $name {
+            /// First byte.
+            pub start: $place,
+            /// Number of bytes.
+            pub len: Bytes,
+        }
+
+        impl $name {
+            /// `len` bytes from `start`.
+            #[must_use]
+            pub const fn new(start: u64, len: u64) -> Self {
+                Self {
+                    start: $place(start),
+                    len: Bytes(len),
+                }
+            }
+
+            /// From `start` up to, but not including, `end`; empty if `end` is not past `start`.
+            #[must_use]
+            pub const fn between(start: $place, end: $place) -> Self {
+                Self {
+                    start,
+                    len: Bytes(end.0.saturating_sub(start.0)),
+                }
+            }
+
+            /// The first byte past the range (the largest offset if it would overflow).
+            #[must_use]
+            pub const fn end(self) -> $place {
+                $place(self.start.0.saturating_add(self.len.0))
+            }
+
+            /// Whether the range is empty.
+            #[must_use]
+            pub const fn is_empty(self) -> bool {
+                self.len.0 == 0
+            }
+
+            /// The bytes that both ranges have.
+            #[must_use]
+            pub fn intersect(self, other: Self) -> Self {
+                Self::between(self.start.max(other.start), self.end().min(other.end()))
+            }
+
+            /// Whether they share at least one byte.
+            #[must_use]
+            pub fn overlaps(self, other: Self) -> bool {
+                !self.intersect(other).is_empty()
+            }
+        }
+    };
+}
+
+byte_range! {
+    /// A half-open byte range of a file: `start..start + len`.
+    FileRange of FileOffset
+}
+byte_range! {
+    /// A half-open range of a device: `start..start + len`.
+    PhysRange of PhysOffset
 }
 
 impl FileRange {
-    /// `len` bytes from `start`.
-    #[must_use]
-    pub const fn new(start: u64, len: u64) -> Self {
-        Self {
-            start: FileOffset(start),
-            len: Bytes(len),
-        }
-    }
-
-    /// From `start` up to, but not including, `end`; empty if `end` is not past `start`.
-    #[must_use]
-    pub const fn between(start: FileOffset, end: FileOffset) -> Self {
-        Self {
-            start,
-            len: Bytes(end.0.saturating_sub(start.0)),
-        }
-    }
-
-    /// The first byte past the range (the largest offset if it would overflow).
-    #[must_use]
-    pub const fn end(self) -> FileOffset {
-        FileOffset(self.start.0.saturating_add(self.len.0))
-    }
-
-    /// Whether the range is empty.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.len.0 == 0
-    }
-
-    /// The bytes that both ranges have.
-    #[must_use]
-    pub fn intersect(self, other: Self) -> Self {
-        Self::between(self.start.max(other.start), self.end().min(other.end()))
-    }
-
-    /// Whether they share at least one byte.
-    #[must_use]
-    pub fn overlaps(self, other: Self) -> bool {
-        !self.intersect(other).is_empty()
-    }
-
     /// The range, extended outward to multiples of `unit`.
     #[must_use]
     pub const fn align_outward(self, unit: Bytes) -> Self {
@@ -133,60 +148,7 @@ impl FileRange {
     }
 }
 
-/// A half-open range of a device: `start..start + len`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct PhysRange {
-    /// First byte.
-    pub start: PhysOffset,
-    /// Number of bytes.
-    pub len: Bytes,
-}
-
 impl PhysRange {
-    /// `len` bytes from `start`.
-    #[must_use]
-    pub const fn new(start: u64, len: u64) -> Self {
-        Self {
-            start: PhysOffset(start),
-            len: Bytes(len),
-        }
-    }
-
-    /// From `start` up to, but not including, `end`; empty if `end` is not past `start`.
-    #[must_use]
-    pub const fn between(start: PhysOffset, end: PhysOffset) -> Self {
-        Self {
-            start,
-            len: Bytes(end.0.saturating_sub(start.0)),
-        }
-    }
-
-    /// The first byte past the range (the largest offset if it would overflow).
-    #[must_use]
-    pub const fn end(self) -> PhysOffset {
-        PhysOffset(self.start.0.saturating_add(self.len.0))
-    }
-
-    /// Whether the range is empty.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.len.0 == 0
-    }
-
-    /// The bytes that both ranges have.
-    #[must_use]
-    pub fn intersect(self, other: Self) -> Self {
-        Self::between(self.start.max(other.start), self.end().min(other.end()))
-    }
-
-    /// Whether they share at least one byte.
-    #[must_use]
-    pub fn overlaps(self, other: Self) -> bool {
-        !self.intersect(other).is_empty()
-    }
-
     /// Whether `other` lies inside as a whole.
     #[must_use]
     pub fn contains(self, other: Self) -> bool {

@@ -3,7 +3,7 @@
 
 use std::{io, os::fd::AsFd};
 
-use super::{CHUNK_ITEM, CHUNK_TREE, SearchKey, disk_u64_at, search};
+use super::{SearchKey, disk_u64_at, each_chunk, search};
 use crate::abi::AbiItem;
 
 /// `BTRFS_ROOT_TREE_OBJECTID`.
@@ -80,19 +80,8 @@ pub fn tree_facts(file: impl AsFd, subvolume: u64) -> io::Result<Option<TreeFact
 ///
 /// Those of [`tree_facts`].
 pub fn metadata_copies(file: impl AsFd) -> io::Result<u64> {
-    /// Offset of `type` in `struct btrfs_chunk`.
-    const TYPE: usize = 24;
-    let key = SearchKey {
-        tree_id: CHUNK_TREE,
-        max_objectid: u64::MAX,
-        min_type: CHUNK_ITEM,
-        max_type: CHUNK_ITEM,
-        max_offset: u64::MAX,
-        ..SearchKey::default()
-    };
     let mut most = 1;
-    search(file, key, |found| {
-        let kind = disk_u64_at(found.item, TYPE).unwrap_or(0);
+    each_chunk(file, |_, _, kind| {
         if kind & METADATA != 0 {
             let copies = match kind {
                 kind if kind & FOUR_TIMES != 0 => 4,
@@ -102,7 +91,6 @@ pub fn metadata_copies(file: impl AsFd) -> io::Result<u64> {
             };
             most = most.max(copies);
         }
-        true
     })?;
     Ok(most)
 }
