@@ -6,8 +6,10 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use source_tree::{release_binary, root, target};
+
+use crate::command::run;
 
 /// Make `target/dist/indef-VERSION-ARCH-linux.tar.gz`, and `indef-lab-…`.
 pub(crate) fn tarballs() -> Result<()> {
@@ -79,29 +81,6 @@ fn pack(folder: &Path, tarball: &Path) -> Result<()> {
         .arg("--directory")
         .arg(parent.with_context(context)?)
         .arg(name.with_context(context)?))
-}
-
-/// Run a program to its success.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(status.success(), "{command:?}: {status}");
-    Ok(())
-}
-
-/// A program's standard output.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}: {said}",
-        output.status
-    );
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod command;
 mod dist;
 mod fresh;
 mod licences;

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use debian_mirror::Mirror;
 
-use super::command::output_of;
+use crate::command::output_of;
 
 /// Settings of apt for the way to a mirror.
 const REACH: [&str; 6] = [

@@ -9,7 +9,6 @@
 //! fetched packages (read-only, without the network), and apt's way to its mirror. Its mounts are
 //! visible to its processes only, so they end with them.
 
-mod command;
 mod machine;
 mod root;
 mod run;

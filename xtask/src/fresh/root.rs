@@ -15,7 +15,8 @@ use rustix::{
     process::{Pid, Signal},
 };
 
-use super::{command::output_of, machine::MachineParts, run::Runner};
+use super::{machine::MachineParts, run::Runner};
+use crate::command::output_of;
 
 const ENTER: &str = include_str!("enter.sh");
 /// Prefix of a root's name: a folder with it that is not ours was left over.

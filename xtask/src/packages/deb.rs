@@ -10,7 +10,7 @@ use std::{
 use anyhow::Result;
 
 use super::package::Package;
-use crate::dist::{run, time_of_files};
+use crate::{command::run, dist::time_of_files};
 
 /// Pack what is laid out below `folder`. Equal files give the same package: `dpkg-deb` sorts them, and
 /// takes their time from `SOURCE_DATE_EPOCH`.

@@ -15,7 +15,10 @@ use anyhow::{Context, Result, ensure};
 use source_tree::{cargo, root, target};
 
 use self::package::PACKAGES;
-use crate::dist::{output, run, stage};
+use crate::{
+    command::{output_of, run},
+    dist::stage,
+};
 
 /// The only machine that they are built for.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
@@ -40,7 +43,7 @@ pub(crate) fn build() -> Result<Vec<PathBuf>> {
         made.extend([file, bill]);
     }
     let sums = checksums(&folder, &made)?;
-    fs::write(folder.join("SHA256SUMS"), sums)?;
+    fs::write(folder.join("SHA256SUMS"), format!("{sums}\n"))?;
     Ok(made)
 }
 
@@ -59,7 +62,8 @@ fn programs() -> Result<PathBuf> {
         c.push(format!("-ffile-prefix-map={from}={to}"));
     }
     // elfutils of Debian 13 compress with zstd, so there are further libraries.
-    let about = |what: &str| output(Command::new("pkg-config").args(["--static", what, "libelf"]));
+    let about =
+        |what: &str| output_of(Command::new("pkg-config").args(["--static", what, "libelf"]));
     let libdir = about("--variable=libdir")?;
     let libraries = about("--libs")?;
     let further = |word: &&str| word.starts_with("-l") && !["-lelf", "-lz"].contains(word);
@@ -75,7 +79,7 @@ fn programs() -> Result<PathBuf> {
         .args(["--features", "indef/static"])
         .env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"))
         .env("CFLAGS", c.join(" "))
-        .env("LIBBPF_SYS_LIBRARY_PATH", libdir.trim());
+        .env("LIBBPF_SYS_LIBRARY_PATH", libdir);
     run(&mut command)?;
     let binaries = folder.join(TRIPLE).join("release");
     for package in &PACKAGES {
@@ -109,5 +113,5 @@ fn cargo_home() -> Result<PathBuf> {
 
 fn checksums(folder: &Path, files: &[PathBuf]) -> Result<String> {
     let names = files.iter().filter_map(|file| file.file_name());
-    output(Command::new("sha256sum").args(names).current_dir(folder))
+    output_of(Command::new("sha256sum").args(names).current_dir(folder))
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use source_tree::{cargo, root};
 
-use crate::dist::output;
+use crate::command::output_of;
 
 /// What is linked in beside crates, and where its source is.
 const LIBRARIES: &str = "\
@@ -47,7 +47,7 @@ struct Listed {
 
 /// The crates that are linked into a program, by name.
 pub(super) fn parts(program: &str, triple: &str) -> Result<Vec<Part>> {
-    let tree = output(cargo().args([
+    let tree = output_of(cargo().args([
         "tree",
         "--locked",
         "--package",
@@ -69,7 +69,7 @@ pub(super) fn parts(program: &str, triple: &str) -> Result<Vec<Part>> {
             Some((words.next()?, words.next()?.strip_prefix('v')?))
         })
         .collect();
-    let listed = output(cargo().args(["metadata", "--format-version=1", "--locked"]))?;
+    let listed = output_of(cargo().args(["metadata", "--format-version=1", "--locked"]))?;
     let Metadata { packages } = serde_json::from_str(&listed)?;
     let mut parts = Vec::new();
     for one in packages {
