@@ -245,9 +245,7 @@ impl Compactor<'_> {
             if refused.is_empty() || self.cancel.is_cancelled() {
                 return Ok(chosen);
             }
-            for (inode, reason) in refused {
-                survey.leave(inode, reason);
-            }
+            survey.leave(refused);
         }
     }
 
@@ -269,9 +267,7 @@ impl Compactor<'_> {
         self.notes.note(Note::Walk);
         let mut survey = Survey::take(fs, &self.path, roots, self.walkers, self.cancel, self.notes)
             .map_err(|error| self.cannot(fs, error.into()))?;
-        for (inode, reason) in stuck {
-            survey.leave(*inode, *reason);
-        }
+        survey.leave(stuck.iter().copied());
         Ok(survey)
     }
 

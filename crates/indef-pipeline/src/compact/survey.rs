@@ -1,6 +1,6 @@
 //! Who has which space: the free runs, and the fragments of the files below a path.
 
-use std::{io, path::PathBuf, slice, sync::Mutex};
+use std::{collections::HashMap, io, path::PathBuf, slice, sync::Mutex};
 
 use indef_core::{
     SkipReason,
@@ -138,19 +138,21 @@ impl Survey {
         staying.bytes += bytes;
     }
 
-    /// Leave a file where it is, for this reason.
-    pub(super) fn leave(&mut self, inode: u64, reason: SkipReason) {
+    /// Leave files where they are, for these reasons.
+    pub(super) fn leave(&mut self, files: impl IntoIterator<Item = (u64, SkipReason)>) {
+        let mut left: HashMap<u64, (SkipReason, Bytes)> = HashMap::new();
+        for (inode, reason) in files {
+            left.entry(inode).or_insert((reason, Bytes::ZERO));
+        }
         let owners = &self.owners;
-        let mut left = Bytes::ZERO;
         self.fragments.retain(|fragment| {
-            let is_it = owners[fragment.owner].id.inode == inode;
-            if is_it {
-                left += fragment.place.len;
-            }
-            !is_it
+            let of = left.get_mut(&owners[fragment.owner].id.inode);
+            of.map(|(_, bytes)| *bytes += fragment.place.len).is_none()
         });
-        if !left.is_zero() {
-            self.note(reason, left);
+        for (reason, bytes) in left.into_values() {
+            if !bytes.is_zero() {
+                self.note(reason, bytes);
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use units::Bytes;
 
 use crate::{
     advice::Advice,
-    output::{Console, Count, Name},
+    output::{Console, Name, counted},
 };
 
 /// Write it.
@@ -32,11 +32,11 @@ pub(super) fn write(
     if let Some(region) = &done.region {
         writeln!(
             out,
-            "Region: {} at {}, with {} to move in {} files",
+            "Region: {} at {}, with {} to move in {}",
             region.place.len,
             Bytes(region.place.start.get()),
             region.to_move,
-            Count(done.files)
+            counted(done.files, "file", "files")
         )?;
     }
     let end = match done.end {
@@ -82,9 +82,9 @@ pub(super) fn write(
     for (reason, staying) in &way.files {
         writeln!(
             out,
-            "  {}  in {} pieces: {}",
+            "  {}  in {}: {}",
             staying.bytes,
-            Count(staying.pieces),
+            counted(staying.pieces, "piece", "pieces"),
             reason.advice()
         )?;
     }
@@ -96,10 +96,10 @@ fn reached(done: &Compacted) -> String {
         format!(" ({bytes:.2} written for each byte gained)")
     });
     format!(
-        "the longest free run has {} now; {} moved in {} files{price}",
+        "the longest free run has {} now; {} moved in {}{price}",
         done.largest_after,
         done.bytes_relocated,
-        Count(done.files_moved)
+        counted(done.files_moved, "file", "files")
     )
 }
 

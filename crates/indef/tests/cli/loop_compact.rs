@@ -20,7 +20,7 @@ use scratch_fs::{ScratchFs, ScratchFsBuilder, require, require_xfsprogs};
 use serde_json::Value;
 use units::Bytes;
 
-use crate::common::{ForAnybody, Ran, Run, ended, indef, is_root, scratch, signal, spawn};
+use crate::common::{ForAnybody, Ran, Run, ended, indef, is_root, scratch, signal, spawn, times};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -180,27 +180,21 @@ fn are_whole(scratch: &ScratchFs, before: &BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 /// All of a file that stays as it was, and its number of fragments.
-fn facts(files: &[PathBuf]) -> BTreeMap<PathBuf, ([i64; 8], u64)> {
+type Facts = ((u64, u64, [i64; 6]), u64);
+
+fn facts(files: &[PathBuf]) -> BTreeMap<PathBuf, Facts> {
     let of = |path: &PathBuf| {
         let file = File::open(path).unwrap();
         let m = file.metadata().unwrap();
-        let times = [
-            m.size() as i64,
-            m.blocks() as i64,
-            m.atime(),
-            m.atime_nsec(),
-            m.mtime(),
-            m.mtime_nsec(),
-            m.ctime(),
-            m.ctime_nsec(),
-        ];
-        (path.clone(), (times, scratch_fs::fragments(&file).unwrap()))
+        let constant = (m.size(), m.blocks(), times(&m));
+        let fragments = scratch_fs::fragments(&file).unwrap();
+        (path.clone(), (constant, fragments))
     };
     files.iter().map(of).collect()
 }
 
 #[track_caller]
-fn unchanged(before: &BTreeMap<PathBuf, ([i64; 8], u64)>, files: &[PathBuf]) {
+fn unchanged(before: &BTreeMap<PathBuf, Facts>, files: &[PathBuf]) {
     let after = facts(files);
     for (path, (was, fragments)) in before {
         let (is, now) = &after[path];

@@ -2,11 +2,9 @@
 //! come free is left alone. What is told is held against the free space of the file system.
 
 use std::{
-    ffi::OsStr,
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -19,7 +17,8 @@ use units::{Bytes, FileOffset};
 use workloads::Numbers;
 
 use crate::common::{
-    self, ForAnybody, Ran, Run, fragments, hashes, indef, indef_with_state, is_root, spawn,
+    self, ForAnybody, Ran, Run, btrfs_progs, fragments, hashes, indef, indef_with_state, is_root,
+    spawn,
 };
 
 const BLOCK: u64 = 4096;
@@ -37,24 +36,13 @@ fn btrfs(options: &str) -> Option<ScratchFs> {
 }
 
 /// Runs the `btrfs` program.
-fn tool<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> String {
-    let ran = Command::new("btrfs").args(arguments).ran();
-    assert_eq!(ran.status, 0, "{ran:?}");
-    ran.out
-}
-
 /// Used bytes of data as `btrfs filesystem usage` has them, and those of `df`, after a commit.
 fn used(scratch: &ScratchFs) -> (u64, u64) {
     let root = scratch.path();
     for _ in 0..2 {
-        tool([
-            OsStr::new("filesystem"),
-            OsStr::new("sync"),
-            root.as_os_str(),
-        ]);
+        btrfs_progs(&["filesystem", "sync"], &[root]);
     }
-    let usage = ["filesystem", "usage", "-b"].map(OsStr::new);
-    let told = tool(usage.iter().copied().chain([root.as_os_str()]));
+    let told = btrfs_progs(&["filesystem", "usage", "-b"], &[root]);
     let data = told.lines().find(|line| line.starts_with("Data,")).unwrap();
     let data = data
         .split("Used:")
@@ -117,15 +105,7 @@ fn punch(path: &Path, step: u64, length: u64) {
 /// Size, blocks and the three times.
 fn metadata(path: &Path) -> impl PartialEq + std::fmt::Debug + use<> {
     let m = fs::metadata(path).unwrap();
-    let times = [
-        m.atime(),
-        m.atime_nsec(),
-        m.mtime(),
-        m.mtime_nsec(),
-        m.ctime(),
-        m.ctime_nsec(),
-    ];
-    (m.size(), m.blocks(), times)
+    (m.size(), m.blocks(), common::times(&m))
 }
 
 fn scanned(path: &Path) -> Value {
@@ -347,9 +327,8 @@ fn loop_neighbours_that_are_compressed_differently_give_their_share_back() {
     };
     let file = File::create(&path).unwrap();
     let algorithm = |name: &str| {
-        let property = ["property", "set"].map(OsStr::new);
-        let value = ["compression", name].map(OsStr::new);
-        tool(property.into_iter().chain([path.as_os_str()]).chain(value));
+        let value = ["compression", name].map(Path::new);
+        btrfs_progs(&["property", "set"], &[&[&*path], &value[..]].concat());
     };
     for n in 0..64_u64 {
         algorithm(["zstd", "lzo"][n as usize % 2]);
@@ -415,17 +394,11 @@ fn loop_what_snapshots_and_reflinks_hold_is_left_alone() {
         return;
     };
     let volume = scratch.path().join("volume");
-    tool([
-        OsStr::new("subvolume"),
-        OsStr::new("create"),
-        volume.as_os_str(),
-    ]);
+    btrfs_progs(&["subvolume", "create"], &[&volume]);
     let path = volume.join("file");
     write(&path, 32 * MIB);
     let snapshot = scratch.path().join("snapshot");
-    let arguments = ["subvolume", "snapshot", "-r"].map(OsStr::new);
-    let places = [volume.as_os_str(), snapshot.as_os_str()];
-    tool(arguments.into_iter().chain(places));
+    btrfs_progs(&["subvolume", "snapshot", "-r"], &[&volume, &snapshot]);
     truncate(&path, BLOCK);
     let told = scanned(&volume);
     assert_eq!(told["unreachable_bytes"], 0, "{told}");
@@ -434,17 +407,8 @@ fn loop_what_snapshots_and_reflinks_hold_is_left_alone() {
     assert!(text.contains("snapshots refer to"), "{text}");
     left_alone(&mut scratch, &volume, "held-by-others");
     // Once the snapshot is gone, it comes free.
-    tool([
-        OsStr::new("subvolume"),
-        OsStr::new("delete"),
-        OsStr::new("-c"),
-        snapshot.as_os_str(),
-    ]);
-    tool([
-        OsStr::new("subvolume"),
-        OsStr::new("sync"),
-        scratch.path().as_os_str(),
-    ]);
+    btrfs_progs(&["subvolume", "delete", "-c"], &[&snapshot]);
+    btrfs_progs(&["subvolume", "sync"], &[scratch.path()]);
     reclaimed(&mut scratch, &path, &[]);
 
     let (dir, path) = data(&scratch);
@@ -473,17 +437,14 @@ fn loop_what_snapshots_hold_past_the_end_is_not_for_nobody() {
         return;
     };
     let volume = scratch.path().join("volume");
-    let create = ["subvolume", "create"].map(OsStr::new);
-    tool(create.into_iter().chain([volume.as_os_str()]));
+    btrfs_progs(&["subvolume", "create"], &[&volume]);
     let path = volume.join("file");
     write(&path, BLOCK);
     let file = File::options().write(true).open(&path).unwrap();
     fallocate(&file, FallocateFlags::KEEP_SIZE, MIB, 16 * MIB).unwrap();
     file.sync_all().unwrap();
     let snapshot = scratch.path().join("snapshot");
-    let arguments = ["subvolume", "snapshot", "-r"].map(OsStr::new);
-    let places = [volume.as_os_str(), snapshot.as_os_str()];
-    tool(arguments.into_iter().chain(places));
+    btrfs_progs(&["subvolume", "snapshot", "-r"], &[&volume, &snapshot]);
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fallocate(&file, punch, 4 * MIB, 8 * MIB).unwrap();
     drop(file);
@@ -742,11 +703,7 @@ fn loop_a_snapshot_since_the_plan_keeps_what_it_holds() {
         return;
     };
     let volume = scratch.path().join("volume");
-    tool([
-        OsStr::new("subvolume"),
-        OsStr::new("create"),
-        volume.as_os_str(),
-    ]);
+    btrfs_progs(&["subvolume", "create"], &[&volume]);
     let path = volume.join("file");
     write(&path, 16 * MIB);
     truncate(&path, MIB);
@@ -762,12 +719,7 @@ fn loop_a_snapshot_since_the_plan_keeps_what_it_holds() {
         "{report:?}"
     );
     let snapshot = scratch.path().join("snapshot");
-    let arguments = ["subvolume", "snapshot"].map(OsStr::new);
-    tool(
-        arguments
-            .into_iter()
-            .chain([volume.as_os_str(), snapshot.as_os_str()]),
-    );
+    btrfs_progs(&["subvolume", "snapshot"], &[&volume, &snapshot]);
     let contents = hashes(scratch.path());
     let document = indef()
         .args(["run", "--json", "--plan"])
@@ -800,8 +752,7 @@ fn loop_a_plan_outlives_a_balance() {
         .args([&plan, &dir])
         .ran();
     assert_eq!(ran.status, 0, "{ran:?}");
-    let balance = ["balance", "start", "-d"].map(OsStr::new);
-    tool(balance.into_iter().chain([scratch.path().as_os_str()]));
+    btrfs_progs(&["balance", "start", "-d"], &[scratch.path()]);
     let contents = hashes(scratch.path());
     let document = indef()
         .args(["run", "--json", "--plan"])

@@ -9,21 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{ForAnybody, NOBODY, Run, fragments, hashes, indef, make, scratch};
+use crate::common::{
+    ForAnybody, NOBODY, Run, btrfs_progs, fragments, hashes, indef, make, scratch,
+};
 use scratch_fs::{ScratchFs, reflink, require};
 use units::Bytes;
 
 /// It is never chosen by itself.
 const ENGINE: [&str; 2] = ["--engine", "btrfs-share-range"];
-
-fn btrfs(arguments: &[&str], paths: &[&Path]) {
-    let output = Command::new("btrfs")
-        .args(arguments)
-        .args(paths)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-}
 
 /// Bytes of the files below that they have alone (`btrfs filesystem du`).
 fn exclusive(path: &Path) -> u64 {
@@ -45,12 +38,12 @@ fn loop_what_files_of_btrfs_share_moves_once_and_stays_shared() {
         return;
     };
     let (dir, snap) = (scratch.path().join("sub"), scratch.path().join("snap"));
-    btrfs(&["-q", "subvolume", "create"], &[&dir]);
+    btrfs_progs(&["-q", "subvolume", "create"], &[&dir]);
     let files = ["a", "b"].map(|name| dir.join(name));
     make(&files[0], Bytes::mib(24), Bytes::kib(8));
     reflink(&files[0], &files[1]).unwrap();
     make(&dir.join("alone"), Bytes::mib(2), Bytes::kib(8));
-    btrfs(&["-q", "subvolume", "snapshot", "-r"], &[&dir, &snap]);
+    btrfs_progs(&["-q", "subvolume", "snapshot", "-r"], &[&dir, &snap]);
     make(&dir.join("later"), Bytes::mib(2), Bytes::kib(8));
     scratch.remount().unwrap();
     let contents = hashes(scratch.path());
@@ -109,7 +102,7 @@ fn loop_what_files_of_btrfs_share_moves_once_and_stays_shared() {
 
 /// Used bytes of metadata, with all copies, after a commit.
 fn metadata(root: &Path) -> u64 {
-    btrfs(&["filesystem", "sync"], &[root]);
+    btrfs_progs(&["filesystem", "sync"], &[root]);
     let usage = Command::new("btrfs")
         .args(["filesystem", "usage", "-b"])
         .arg(root)
@@ -139,7 +132,7 @@ fn loop_snapshots_of_many_small_files_get_no_metadata_of_their_own() {
         return;
     };
     let dir = scratch.path().join("sub");
-    btrfs(&["-q", "subvolume", "create"], &[&dir]);
+    btrfs_progs(&["-q", "subvolume", "create"], &[&dir]);
     let open = |n: u64| {
         let mut options = fs::OpenOptions::new();
         options
@@ -156,7 +149,7 @@ fn loop_snapshots_of_many_small_files_get_no_metadata_of_their_own() {
     make(&dir.join("large"), Bytes::mib(8), Bytes::kib(8));
     for n in 0..SNAPSHOTS {
         let snap = scratch.path().join(format!("snap{n}"));
-        btrfs(&["-q", "subvolume", "snapshot", "-r"], &[&dir, &snap]);
+        btrfs_progs(&["-q", "subvolume", "snapshot", "-r"], &[&dir, &snap]);
     }
     let before = metadata(scratch.path());
     let ran = indef()

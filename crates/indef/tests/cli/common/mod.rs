@@ -5,9 +5,9 @@ pub(crate) mod tmux;
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io::Read,
-    os::unix::process::ExitStatusExt,
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::OnceLock,
@@ -229,4 +229,24 @@ pub(crate) fn hashes(dir: &Path) -> BTreeMap<PathBuf, String> {
         }
     }
     hashes
+}
+
+/// What `btrfs` says, with these options and places.
+#[track_caller]
+pub(crate) fn btrfs_progs(options: &[&str], places: &[&Path]) -> String {
+    let ran = Command::new("btrfs").args(options).args(places).ran();
+    assert_eq!(ran.status, 0, "{options:?}: {ran:?}");
+    ran.out
+}
+
+/// The three times, each in seconds and nanoseconds.
+pub(crate) fn times(m: &Metadata) -> [i64; 6] {
+    [
+        m.atime(),
+        m.atime_nsec(),
+        m.mtime(),
+        m.mtime_nsec(),
+        m.ctime(),
+        m.ctime_nsec(),
+    ]
 }
