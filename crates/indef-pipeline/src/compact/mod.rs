@@ -30,7 +30,7 @@ use std::{
 use indef_core::SkipReason;
 use indef_engine::{
     Cancel,
-    claim::{Claim, ClaimError},
+    claim::Claim,
     run::{Observer, Reason, RunOptions, StopCause, run_beneath},
 };
 use indef_fs::{
@@ -53,7 +53,7 @@ use crate::{
     error::{CannotCompact, Error},
     geometry::file_system,
     note::{Note, Notes},
-    run::OnYield,
+    run::{OnYield, claim_file_systems},
 };
 
 /// Rounds, each of which begins with a walk.
@@ -328,25 +328,8 @@ impl Compactor<'_> {
         let Some(Ok(key)) = mount.map(FileSystemKey::of) else {
             return Ok(None);
         };
-        let mut claim = match Claim::take([key]) {
-            Ok(claim) => claim,
-            Err(why @ ClaimError::Held(_)) => {
-                let path = Some(self.path.clone());
-                return Err(Error::Claimed { path, why });
-            }
-            Err(error) => {
-                self.notes.note(Note::Unclaimed(&error));
-                return Ok(None);
-            }
-        };
-        let (cancel, on_yield) = (self.cancel.clone(), self.on_yield.clone());
-        claim.watch(move |holder| {
-            if let Some(on_yield) = on_yield {
-                on_yield(holder);
-            }
-            cancel.cancel();
-        });
-        Ok(Some(claim))
+        let place = (key, self.path.clone());
+        claim_file_systems(&[place], self.cancel, self.on_yield.clone(), self.notes)
     }
 }
 

@@ -51,14 +51,29 @@ pub(super) fn claim(
     on_yield: Option<OnYield>,
     notes: &dyn Notes,
 ) -> Result<Option<Claim>, Error> {
-    let found = file_systems(roots, files);
-    let mut claim = match Claim::take(found.iter().map(|of| of.key.clone())) {
+    let found = file_systems(roots, files).into_iter();
+    let places: Vec<_> = found.map(|of| (of.key, of.path)).collect();
+    take(&places, cancel, on_yield, notes)
+}
+
+/// Claim these file systems, each with a path on it for messages. `None` where nothing can be claimed, which is noted.
+///
+/// # Errors
+///
+/// Another run works on one of them.
+pub(crate) fn take(
+    places: &[(FileSystemKey, PathBuf)],
+    cancel: &Cancel,
+    on_yield: Option<OnYield>,
+    notes: &dyn Notes,
+) -> Result<Option<Claim>, Error> {
+    let mut claim = match Claim::take(places.iter().map(|(key, _)| key.clone())) {
         Ok(claim) => claim,
         Err(why @ ClaimError::Held(_)) => {
             let is_held = |key: &FileSystemKey| matches!(holder(slice::from_ref(key)), Ok(Some(_)));
-            let place = found.iter().find(|of| is_held(&of.key)).or(found.first());
+            let place = { places.iter() }.find(|(key, _)| is_held(key));
             return Err(Error::Claimed {
-                path: place.map(|of| of.path.clone()),
+                path: place.or(places.first()).map(|(_, path)| path.clone()),
                 why,
             });
         }

@@ -16,6 +16,7 @@ use crate::{
     error::Error,
     note::{Note, Notes},
 };
+pub(crate) use claim::take as claim_file_systems;
 pub use claim::{OnYield, is_free};
 use free::FreeSpace;
 pub use work::Work;

@@ -3,10 +3,9 @@
 mod json;
 mod text;
 
-use std::{io, sync::Arc};
+use std::io;
 
 use anyhow::{Context, Result};
-use indef_engine::claim::Holder;
 use indef_pipeline::{
     Cancel, Note,
     compact::{CompactEnd, Compactor},
@@ -19,7 +18,7 @@ use crate::{
     outcome::Outcome,
     output::{Console, UNPRINTED, json::Document},
     refusal::explain,
-    run::Watch,
+    run::{Watch, on_yield},
     signals::{self, Second},
 };
 
@@ -33,7 +32,6 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
     }
     let document = console.json.then(|| Document::begin("files", None));
     let watch = Watch::new(console, document.as_ref());
-    let quiet = console.quiet;
     let compactor = Compactor {
         path: args.path.clone(),
         want: args.want,
@@ -42,11 +40,7 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
         cancel: &cancel,
         observer: &watch,
         notes: &|note: Note<'_>| watch.suspend(|| tell(console, note)),
-        on_yield: Some(Arc::new(move |holder: &Holder| {
-            if !quiet {
-                eprintln!("indef: another run of root works here now, this one stops: {holder}");
-            }
-        })),
+        on_yield: Some(on_yield(console)),
     };
     let done = compactor.compact();
     watch.finish();

@@ -130,6 +130,16 @@ struct CompletedRun {
     dry_run: bool,
 }
 
+/// Tell why a run ends before its work is done.
+pub(crate) fn on_yield(console: &Console) -> OnYield {
+    let quiet = console.quiet;
+    Arc::new(move |holder: &Holder| {
+        if !quiet {
+            eprintln!("indef: root's run works here now, this one stops: {holder}");
+        }
+    })
+}
+
 fn carry_out(
     args: &RunArgs,
     mut work: Work,
@@ -144,19 +154,13 @@ fn carry_out(
         console.note("stopped while planning; nothing was moved");
     }
     let skipped = std::mem::take(&mut work.skipped);
-    let quiet = console.quiet;
-    let on_yield: OnYield = Arc::new(move |holder: &Holder| {
-        if !quiet {
-            eprintln!("indef: root's run works here now, this one stops: {holder}");
-        }
-    });
     let runner = Runner {
         options,
         given: &args.paths,
         cancel,
         observer: watch,
         notes: &|note: Note<'_>| watch.suspend(|| tell(console, note)),
-        on_yield: Some(on_yield),
+        on_yield: Some(on_yield(console)),
     };
     let result = runner.run(work).map_err(explain)?;
     Ok(CompletedRun {
