@@ -8,6 +8,7 @@ mod dist;
 mod fresh;
 mod licences;
 mod packages;
+mod sources;
 mod test;
 
 use std::process::ExitCode;
@@ -41,9 +42,7 @@ enum Chore {
     Licences,
     /// Make release tarballs of indef and of indef-lab below target/dist
     Dist,
-    /// Make packages of Debian below target/packages, with statically linked programs, bills of materials and
-    /// checksums
-    Packages,
+    Packages(packages::Packages),
     Test(test::Test),
 }
 
@@ -58,7 +57,7 @@ fn main() -> ExitCode {
         } => debian_source(&suites, &architecture),
         Chore::Licences => licences::check(),
         Chore::Dist => dist::tarballs(),
-        Chore::Packages => packages::build().map(drop),
+        Chore::Packages(packages) => packages::run(&packages),
         Chore::Test(test) => return exit_code(test::run(&test)),
     };
     exit_code(done.map(|()| ExitCode::SUCCESS))

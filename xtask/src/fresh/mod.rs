@@ -28,7 +28,7 @@ use crate::packages;
 use self::{machine::MachineParts, root::Root, run::Runner};
 
 /// The script that tries packages.
-const TRY_PACKAGES: &str = "packaging/deb/try.sh";
+const TRY_PACKAGES: &str = "packaging/try.sh";
 
 /// A user without any rights.
 const USER: u32 = 65534;

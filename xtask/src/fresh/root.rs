@@ -4,19 +4,19 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     thread,
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use rustix::{
     fs::{major, minor},
     process::{Pid, Signal},
 };
 
 use super::{machine::MachineParts, run::Runner};
-use crate::command::output_of;
+use crate::{command::output_of, sources};
 
 const ENTER: &str = include_str!("enter.sh");
 /// Prefix of a root's name: a folder with it that is not ours was left over.
@@ -109,30 +109,10 @@ impl Root {
 
     /// Put the committed files into `/srv/indef`.
     pub(super) fn unpack_sources(&self) -> Result<()> {
-        let git = |arguments: &[&str]| {
-            let mut git = Command::new("git");
-            git.args(arguments).current_dir(source_tree::root());
-            git
-        };
-        if !output_of(&mut git(&["status", "--porcelain", "--untracked-files=no"]))?.is_empty() {
+        if sources::are_changed()? {
             println!("fresh: what is changed and not committed is not tried");
         }
-        let mut archive = git(&["archive", "--format=tar", "HEAD"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot run git")?;
-        let unpacked = Command::new("tar")
-            .args(["--extract", "--no-same-owner", "--directory"])
-            .arg(self.folder.join("srv/indef"))
-            .stdin(archive.stdout.take().context("no pipe to git")?)
-            .status();
-        let archived = archive.wait()?;
-        let unpacked = unpacked.context("cannot run tar")?;
-        ensure!(
-            archived.success() && unpacked.success(),
-            "the sources cannot be unpacked: git: {archived}, tar: {unpacked}"
-        );
-        Ok(())
+        sources::unpack(&self.folder.join("srv/indef"))
     }
 
     /// Put files into `/srv/indef`.

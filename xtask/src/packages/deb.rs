@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Result;
 
-use super::package::Package;
+use super::package::{Package, RELOAD};
 use crate::{command::run, dist::time_of_files};
 
 /// Pack what is laid out below `folder`. Equal files give the same package: `dpkg-deb` sorts them, and
@@ -59,29 +59,23 @@ fn fields(package: &Package, kib: u64) -> String {
 
 /// Scripts around installation and removal (deb-postinst(5)). Nothing is switched on by itself.
 fn scripts(package: &Package) -> [(&'static str, String); 3] {
-    let Package {
-        name, unit, purge, ..
-    } = package;
-    let reload = "[ ! -d /run/systemd/system ] || systemctl daemon-reload";
+    let switch_off = package.switch_off();
+    let purge = package.purge;
     [
-        ("postinst", format!("#!/bin/sh\nset -e\n{reload}\n")),
+        ("postinst", format!("#!/bin/sh\nset -e\n{RELOAD}\n")),
         (
             "prerm",
             format!(
                 "#!/bin/sh\nset -e\n\
                  # Not when it is only replaced by a newer one.\n\
                  [ \"$1\" = remove ] || exit 0\n\
-                 command -v systemctl >/dev/null || exit 0\n\
-                 [ ! -d /run/systemd/system ] || systemctl stop '{unit}' '{name}*.service'\n\
-                 for unit in $(cd /etc/systemd/system 2>/dev/null && find . -name '{unit}' -printf '%f\\n'); do\n\
-                 \x20 systemctl --no-reload disable \"$unit\" || true\n\
-                 done\n"
+                 {switch_off}"
             ),
         ),
         (
             "postrm",
             format!(
-                "#!/bin/sh\nset -e\n{reload}\n\
+                "#!/bin/sh\nset -e\n{RELOAD}\n\
                  [ \"$1\" = purge ] || exit 0\n\
                  {purge}\n"
             ),

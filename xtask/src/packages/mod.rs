@@ -1,9 +1,11 @@
-//! Packages for Debian and its relatives, with programs that need nothing of the system: they are
-//! linked statically, so neither the age of glibc nor libelf keeps them from starting.
+//! Packages for Debian, for Fedora, and for their relatives, with programs that need nothing of the
+//! system: they are linked statically, so neither the age of glibc nor libelf keeps them from starting.
 
 mod deb;
 mod notices;
 mod package;
+mod rpm;
+mod twice;
 
 use std::{
     fs,
@@ -12,19 +14,64 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use source_tree::{cargo, root, target};
 
 use self::package::PACKAGES;
 use crate::{
-    command::{output_of, run},
+    command::{self, output_of},
     dist::stage,
 };
 
 /// The only machine that they are built for.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// Build all packages; beside each its bill of materials, and the checksums of all.
+/// Make packages of Debian and of Fedora below target/packages, with statically linked programs, bills of
+/// materials and checksums
+#[derive(Args)]
+pub(crate) struct Packages {
+    /// Build them again from the committed files, in another folder, and compare
+    #[arg(long)]
+    twice: bool,
+}
+
+/// Build them.
+pub(crate) fn run(options: &Packages) -> Result<()> {
+    let made = build()?;
+    match options.twice {
+        true => twice::compare(&made),
+        false => Ok(()),
+    }
+}
+
+/// The kinds of packages that this machine can make.
+struct Kinds {
+    deb: bool,
+    rpm: bool,
+}
+
+impl Kinds {
+    fn here() -> Result<Self> {
+        let is_there = |program: &str, package: &str| {
+            let there = (Command::new(program).arg("--version").output())
+                .is_ok_and(|output| output.status.success());
+            if !there {
+                eprintln!("packages: no {program} (Debian's package {package}), none of its kind");
+            }
+            there
+        };
+        let kinds = Self {
+            deb: is_there("dpkg-deb", "dpkg"),
+            rpm: is_there("rpmbuild", "rpm"),
+        };
+        ensure!(kinds.deb || kinds.rpm, "nothing here makes packages");
+        Ok(kinds)
+    }
+}
+
+/// Build all packages; for each program its bill of materials, and the checksums of all.
 pub(crate) fn build() -> Result<Vec<PathBuf>> {
+    let kinds = Kinds::here()?;
     let binaries = programs()?;
     let folder = target().join("packages");
     let mut made = Vec::new();
@@ -34,13 +81,26 @@ pub(crate) fn build() -> Result<Vec<PathBuf>> {
         let parts = notices::parts(package.name, TRIPLE)?;
         let docs = prefix.join("share/doc").join(package.name);
         fs::write(docs.join("copyright"), notices::text(&parts)?)?;
-        // dpkg knows what it installed.
+        // Both package managers know what they installed.
         fs::remove_file(docs.join("files"))?;
-        let file = deb::pack(package, staged.path(), &folder)?;
-        let bill = file.with_extension("cdx.json");
+        if kinds.rpm {
+            let licences = notices::expression(&parts, package.libraries);
+            made.push(rpm::pack(package, &licences, staged.path(), &folder)?);
+        }
+        // After the other: its own files come into the folder.
+        if kinds.deb {
+            made.push(deb::pack(package, staged.path(), &folder)?);
+        }
+        let bill = folder.join(format!(
+            "{}_{}.cdx.json",
+            package.name,
+            env!("CARGO_PKG_VERSION")
+        ));
         fs::write(&bill, notices::bill(package.name, &parts)?)?;
+        made.push(bill);
+    }
+    for file in &made {
         println!("{}", file.display());
-        made.extend([file, bill]);
     }
     let sums = checksums(&folder, &made)?;
     fs::write(folder.join("SHA256SUMS"), format!("{sums}\n"))?;
@@ -80,7 +140,7 @@ fn programs() -> Result<PathBuf> {
         .env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"))
         .env("CFLAGS", c.join(" "))
         .env("LIBBPF_SYS_LIBRARY_PATH", libdir);
-    run(&mut command)?;
+    command::run(&mut command)?;
     let binaries = folder.join(TRIPLE).join("release");
     for package in &PACKAGES {
         for place in [&home, root()] {

@@ -31,6 +31,13 @@ pub(super) struct Part {
     is_ours: bool,
 }
 
+impl Part {
+    /// Its licence (SPDX); old manifests write a slash for "or".
+    fn expression(&self) -> String {
+        self.licence.replace('/', " OR ")
+    }
+}
+
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Listed>,
@@ -122,6 +129,20 @@ pub(super) fn text(parts: &[Part]) -> Result<String> {
     Ok(text)
 }
 
+/// All licences of a program as one expression (SPDX): those of its crates, and of `libraries`.
+pub(super) fn expression(parts: &[Part], libraries: &[&str]) -> String {
+    let mut all: BTreeSet<String> = libraries.iter().map(|one| (*one).to_owned()).collect();
+    all.extend(parts.iter().map(Part::expression));
+    let all: Vec<String> = all
+        .into_iter()
+        .map(|one| match one.contains(' ') {
+            true => format!("({one})"),
+            false => one,
+        })
+        .collect();
+    all.join(" AND ")
+}
+
 fn licence_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -151,7 +172,7 @@ pub(super) fn bill(program: &str, parts: &[Part]) -> Result<String> {
             "type": "library",
             "name": part.name,
             "version": part.version,
-            "licenses": [{ "expression": part.licence.replace('/', " OR ") }],
+            "licenses": [{ "expression": part.expression() }],
         });
         if !part.is_ours {
             one["purl"] = format!("pkg:cargo/{}@{}", part.name, part.version).into();
@@ -190,6 +211,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Permission is hereby granted"));
+        let licences = expression(&parts, &["GPL-2.0-only"]);
+        assert!(
+            licences.contains("GPL-2.0-only AND ") && licences.contains("(Apache-2.0 OR MIT)"),
+            "{licences}"
+        );
         // Parts of the build are no parts of the program.
         assert!(part("libbpf-cargo").is_none() && part("proptest").is_none());
         let bill: serde_json::Value =

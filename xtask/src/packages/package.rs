@@ -9,12 +9,31 @@ pub(super) struct Package {
     pub(super) description: &'static str,
     /// Options of `scripts/install`.
     pub(super) options: &'static [&'static str],
+    /// Licences (SPDX) of all that is linked in and no crate.
+    pub(super) libraries: &'static [&'static str],
     /// Packages that it is more useful with.
     pub(super) recommends: &'static str,
     /// Its unit that is switched on by hand, and has to be off before it is removed.
     pub(super) unit: &'static str,
-    /// A command for the state that is left when it is purged.
+    /// A command for the state that is left when it is purged (dpkg; rpm knows no such thing).
     pub(super) purge: &'static str,
+}
+
+/// A command by which systemd, where it runs, learns of units that came or went.
+pub(super) const RELOAD: &str = "[ ! -d /run/systemd/system ] || systemctl daemon-reload";
+
+impl Package {
+    /// Lines of a shell script that stop its units and switch them off.
+    pub(super) fn switch_off(&self) -> String {
+        let Self { name, unit, .. } = self;
+        format!(
+            "command -v systemctl >/dev/null || exit 0\n\
+             [ ! -d /run/systemd/system ] || systemctl stop '{unit}' '{name}*.service'\n\
+             for unit in $(cd /etc/systemd/system 2>/dev/null && find . -name '{unit}' -printf '%f\\n'); do\n\
+             \x20 systemctl --no-reload disable \"$unit\" || true\n\
+             done\n"
+        )
+    }
 }
 
 /// All of them.
@@ -25,6 +44,15 @@ pub(super) const PACKAGES: [Package; 2] = [
         description: "Finds the fragments that make reads slow on flash, and moves only those, on\n\
                       ext4, XFS, Btrfs and F2FS, while everything runs.",
         options: &[],
+        // glibc, libelf, zlib, libbpf, SQLite, and our BPF programs.
+        libraries: &[
+            "LGPL-2.1-or-later",
+            "LGPL-3.0-or-later OR GPL-2.0-or-later",
+            "Zlib",
+            "BSD-2-Clause",
+            "blessing",
+            "GPL-2.0-only",
+        ],
         recommends: "e2fsprogs, xfsprogs, btrfs-progs",
         unit: "indef.timer",
         purge: "rm -rf /var/lib/indef",
@@ -35,6 +63,7 @@ pub(super) const PACKAGES: [Package; 2] = [
         description: "A flash device with dies, channels and a translation layer that behaves like\n\
                       one, for measurements and for tests of file systems.",
         options: &["--flashd"],
+        libraries: &["LGPL-2.1-or-later"],
         recommends: "nvme-cli",
         unit: "flashd@*.service",
         // The content of somebody's SSD stays.
