@@ -28,7 +28,7 @@ pub(crate) enum Tier {
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel; and those with a kernel that is built
 /// only on request (`cargo lab kernels --die-hints`).
-const FURTHER: [(&str, &str); 30] = [
+const FURTHER: [(&str, &str); 33] = [
     // Its engine is only used by name; the space that a kill leaves is not understood in full.
     ("cli", "loop_stop::loop_kills_on_btrfs_with_reflinks"),
     ("vm_die_hints", "vm_"),
@@ -93,6 +93,11 @@ const FURTHER: [(&str, &str); 30] = [
     ),
     ("vm_trace", "vm_collects_on_the_newest"),
     ("vm", "offload::vm_6_1_files_become_contiguous_on_flashd"),
+    // The kernel's own engine, whose first half `make test` runs; the device's has both there.
+    ("conformance", "vm_f2fs::vm_6_12_f2fs_defragment_in_use"),
+    ("vm_trace", "vm_collects_on_6_1"),
+    // A whole experiment: its parts have tests of their own.
+    ("vm_experiment", "vm_varmail_is_aged_migrated_and_replayed"),
     // As its twins with fewer.
     ("shapes", "loop_fragment_makes_65536_fragments"),
 ];
