@@ -33,7 +33,7 @@ pub struct Aged {
     pub files: Vec<FileId>,
     /// The time that the flows took.
     pub flows: Elapsed,
-    /// What the host has done, the files before the flows included.
+    /// The host's work, the files before the flows included.
     pub counters: Counters,
     /// Bytes of files that were there before the flows began, and still are.
     pub first_bytes: Bytes,
@@ -109,7 +109,7 @@ impl Actors {
 }
 
 impl Ageing {
-    /// What makes the first files.
+    /// The maker of the first files.
     fn new(parameters: &Parameters, host: Host, ageing: filebench::Ageing, writes: Writes) -> Self {
         let mut fileset = Fileset::new(ageing);
         let first = filebench::preallocate(ageing, &mut fileset);

@@ -50,7 +50,7 @@ pub fn perform(
     disk.run(&mut program, 1)
 }
 
-/// What callers share: processors, and how the kernel makes requests.
+/// Resources that callers share: processors, and how the kernel makes requests.
 pub(crate) struct Kernel<'a> {
     host: &'a HostParameters,
     limits: Limits,

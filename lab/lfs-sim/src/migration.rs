@@ -31,7 +31,7 @@ pub struct Migrated {
     pub bytes: Bytes,
     /// Time and counters.
     pub elapsed: Elapsed,
-    /// What the host has done.
+    /// The host's work so far.
     pub counters: Counters,
 }
 

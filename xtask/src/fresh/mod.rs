@@ -52,7 +52,7 @@ pub(crate) struct Fresh {
     packages: bool,
 }
 
-/// What is tried.
+/// The thing to try.
 enum Goal {
     /// `make` with this, from the sources.
     Make(&'static str),

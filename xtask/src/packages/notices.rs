@@ -1,4 +1,4 @@
-//! What a program consists of: notices of third parties for readers, a bill of materials for programs.
+//! The parts of a program: notices of third parties for readers, a bill of materials for programs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use source_tree::{cargo, root};
 
 use crate::command::output_of;
 
-/// What is linked in beside crates, and where its source is.
+/// The libraries that are linked in beside crates, and where their sources are.
 const LIBRARIES: &str = "\
 The programs also contain, linked statically: the GNU C library (LGPL-2.1-or-later), and, in indef,
 libelf of elfutils (LGPL-3.0-or-later or GPL-2.0-or-later), zlib (Zlib), libbpf (BSD-2-Clause) and SQLite

@@ -152,7 +152,7 @@ impl Volumes {
 /// Keeps a share of a file system free, however many donors are filled at the same time.
 pub(super) struct FreeShare {
     min_free_pct: f64,
-    /// What is moved gives space back, with the next commit.
+    /// A move gives space back, with the next commit.
     frees: bool,
     /// Bytes that relocations under way will take. A part of them is taken already, so it may count
     /// twice: then a relocation waits for others to end before it is refused.

@@ -52,7 +52,7 @@ pub struct Staying {
     pub bytes: Bytes,
 }
 
-/// What cannot be moved on the file system.
+/// Data that cannot be moved on the file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InTheWay {
     /// Space of the file system's own, as far as it tells.
@@ -91,7 +91,7 @@ pub struct Compacted {
     pub held: Option<Bytes>,
     /// Rounds in which something was moved, or was to be.
     pub rounds: u32,
-    /// What stayed in place.
+    /// Data that stayed in place.
     pub in_the_way: InTheWay,
     /// How it ended.
     pub end: CompactEnd,

@@ -11,7 +11,7 @@
 
 use super::{contract::BRAKED, sampling::Choice, windows::SLOT};
 
-/// What accesses that are looked at cost programs and collector each, in seconds: most of them less.
+/// Cost of an access that is looked at, for programs and for the collector, in seconds; most cost less.
 const DEAR: f64 = 2e-6;
 /// The time whose budget a slot may take for accesses as dear as that, in seconds: a burst of some thousands is
 /// counted exactly, and its cost is soon saved again.

@@ -156,7 +156,7 @@ fn born_in(scratch: &ScratchFs) -> u64 {
     extents
 }
 
-/// What is in all files of the directories.
+/// Content of all files of the directories.
 fn contents(scratch: &ScratchFs) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut contents = BTreeMap::new();
     for directory in 0..DIRECTORIES {

@@ -643,7 +643,7 @@ fn loop_a_stop_costs_little() {
     assert_eq!(hashes(&dir), contents);
 }
 
-/// What is left of a run that moves fragments is still to be done after one that gave space back.
+/// The rest of a run that moves fragments is still to be done after one that gave space back.
 #[test]
 fn loop_a_stopped_run_of_another_kind_stays() {
     let Some(scratch) = btrfs("noatime") else {

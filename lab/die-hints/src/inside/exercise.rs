@@ -35,7 +35,7 @@ enum Operation {
     Collapse,
     Insert,
     Sync,
-    /// What is read next comes from the device.
+    /// The next read comes from the device.
     Drop,
 }
 

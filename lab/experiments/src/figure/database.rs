@@ -1,4 +1,4 @@
-//! What figures with RocksDB share: an aged ext4, a database on it, YCSB's reads, and defragmenters beside them.
+//! The common part of figures with RocksDB: an aged ext4, a database on it, YCSB's reads, and defragmenters beside them.
 
 use indef_core::access::AccessRange;
 use lfs_sim::{

@@ -70,7 +70,7 @@ pub(super) struct Defragmented {
 pub(super) enum Contender<'a> {
     /// The whole file (`e4defrag`; for F2FS the paper has a program that does the same).
     Conventional,
-    /// What lies in pieces of these accesses; of them the hottest share, in percent.
+    /// Data in pieces of these accesses; of them the hottest share, in percent.
     FragPicker {
         accesses: &'a [AccessRange],
         hot: f64,

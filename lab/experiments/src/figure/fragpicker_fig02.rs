@@ -13,7 +13,7 @@ use super::{
 
 /// Reads of each block of the database, on average.
 const ROUNDS: f64 = 1.0;
-/// What RocksDB writes at once.
+/// Bytes that RocksDB writes at once.
 const WRITE: Bytes = Bytes::mib(1);
 /// The room in which it writes its log and new tables, around and around.
 const WRITTEN: Bytes = Bytes::mib(64);

@@ -23,7 +23,7 @@ use crate::figure::{Figure, FigureError, Measured, registry};
 /// How often to look whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is kept of a figure until all are done.
+/// The part of a figure that is kept until all are done.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     /// Of this program and the figure's file.

@@ -17,7 +17,7 @@ struct Flow {
     waits_for: usize,
 }
 
-/// What is submitted at once.
+/// Bytes that are submitted at once.
 enum Step {
     Write(u64),
     Read(Vec<Extent>),

@@ -46,7 +46,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What the flows write, in MB/s (10⁶ bytes).
+    /// Rate of the flows' writes, in MB/s (10⁶ bytes).
     #[must_use]
     pub fn megabytes_per_second(self) -> f64 {
         self.written.0 as f64 * 1e3 / (self.time.0 as f64).max(1.0)

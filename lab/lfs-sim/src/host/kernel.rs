@@ -34,7 +34,7 @@ pub enum Writes {
     Direct,
 }
 
-/// What the host has done.
+/// The host's work so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Blocks of files' data that were placed.
@@ -54,9 +54,9 @@ pub struct Counters {
 /// A thread in the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
-    /// What it has still to do, in order.
+    /// Its work to come, in order.
     pub(super) work: VecDeque<Work>,
-    /// What it has submitted and not waited for.
+    /// Requests that it has submitted and not waited for.
     pub(super) batch: Option<Batch>,
     /// Requests of its own, where there are no logs.
     pub(super) plug: Plug,

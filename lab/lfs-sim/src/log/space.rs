@@ -39,7 +39,7 @@ struct Head {
     fills_holes: bool,
 }
 
-/// What a checkpoint releases once it is on the device.
+/// Segments that a checkpoint releases once it is on the device.
 #[derive(Debug)]
 #[must_use = "sections stay empty until the checkpoint ends"]
 pub struct Checkpoint {

@@ -1,4 +1,4 @@
-//! What an allocator hands to the host.
+//! The places that an allocator hands to the host.
 
 use crate::{block::Run, log::Log};
 

@@ -479,7 +479,7 @@ fn loop_a_target_that_is_written_meanwhile_keeps_what_was_written() {
     bench.fs.fsck().unwrap();
 }
 
-/// What the target wrote before its copy was made is in the copy and in no holder: these keep sharing with each other.
+/// Data that the target wrote before its copy was made is in the copy and in no holder: these keep sharing with each other.
 #[test]
 fn loop_a_target_that_is_written_before_it_is_copied_takes_nothing_from_others() {
     let Some(mut bench) = bench("") else { return };
@@ -532,7 +532,7 @@ fn loop_a_snapshot_that_is_deleted_meanwhile_is_left_out() {
     bench.fs.fsck().unwrap();
 }
 
-/// What is under way stays for a snapshot that is made meanwhile, and the rest moves with it: it keeps nothing alone.
+/// Data under way stays for a snapshot that is made meanwhile, and the rest moves with it: it keeps nothing alone.
 #[test]
 fn loop_a_snapshot_that_is_made_meanwhile_keeps_sharing() {
     let Some(mut bench) = bench("") else { return };

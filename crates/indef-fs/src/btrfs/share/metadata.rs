@@ -1,4 +1,4 @@
-//! What it costs that snapshots get metadata of their own.
+//! The cost of metadata that snapshots get for themselves.
 //!
 //! A snapshot shares the blocks of its tree with its origin until one of them changes. A move changes the items of the
 //! file in each subvolume that holds it, and so each of them but one gets blocks of its own, which stay. Reckoned for
@@ -10,7 +10,7 @@
 //! - in all no more than its whole tree has;
 //! - each as often as metadata is stored (twice by default).
 //!
-//! What the extent tree gets for the references of new leaves is not reckoned, nor what the file's items give back.
+//! The extent tree's growth by references of new leaves is not reckoned, nor the room that the file's items give back.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -54,7 +54,7 @@ struct Subvolume {
     blocks: u64,
 }
 
-/// What a window costs, by blocks of each subvolume.
+/// Cost of a window, by blocks of each subvolume.
 #[derive(Debug, Default)]
 pub(super) struct Price {
     blocks: HashMap<u64, u64>,

@@ -231,7 +231,7 @@ pub(crate) fn hashes(dir: &Path) -> BTreeMap<PathBuf, String> {
     hashes
 }
 
-/// What `btrfs` says, with these options and places.
+/// Output of `btrfs`, with these options and places.
 #[track_caller]
 pub(crate) fn btrfs_progs(options: &[&str], places: &[&Path]) -> String {
     let ran = Command::new("btrfs").args(options).args(places).ran();
