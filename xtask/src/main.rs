@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod advisories;
 mod command;
 mod dist;
 mod fresh;
@@ -26,6 +27,7 @@ use debian_mirror::Mirror;
 enum Chore {
     /// Hold linux-abi's structures and ioctl numbers against the installed kernel headers
     AbiCheck,
+    Advisories(advisories::Advisories),
     /// Write the figures of README.md and docs/ anew, from the results in figures/
     Figures,
     Fresh(fresh::Fresh),
@@ -49,6 +51,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::AbiCheck => abi::check(),
+        Chore::Advisories(advisories) => advisories::check(&advisories),
         Chore::Figures => regenerate_figures(),
         Chore::Fresh(fresh) => fresh::run(&fresh),
         Chore::DebianSource {
