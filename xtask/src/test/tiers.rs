@@ -209,7 +209,7 @@ impl Tier {
             Self::Test => 10,
             Self::Proof => 180,
         };
-        Duration::from_mins(minutes)
+        Duration::from_secs(60 * minutes)
     }
 }
 

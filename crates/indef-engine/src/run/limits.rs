@@ -27,7 +27,7 @@ impl Budget {
     /// Take this many, if they are there.
     pub(super) fn reserve(&self, bytes: Bytes) -> bool {
         self.0
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                 (left >= signed(bytes)).then(|| left - signed(bytes))
             })
             .is_ok()
@@ -36,10 +36,12 @@ impl Budget {
     /// The end of a relocation: give back bytes that were reserved and not written, or take those that
     /// were written beyond.
     pub(super) fn settle(&self, reserved: Bytes, written: Bytes) {
-        self.0.update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            left.saturating_add(signed(reserved))
-                .saturating_sub(signed(written))
-        });
+        let settled = |left: i64| {
+            let left = left.saturating_add(signed(reserved));
+            Some(left.saturating_sub(signed(written)))
+        };
+        // It fails for `None` only.
+        let _ = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, settled);
     }
 }
 

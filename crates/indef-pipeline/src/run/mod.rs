@@ -105,7 +105,7 @@ impl<'a> Runner<'a> {
         let free_after = free_space.as_ref().and_then(FreeSpace::bytes);
         result.free_growth = free_before
             .zip(free_after)
-            .and_then(|(before, after)| after.checked_signed_diff(before));
+            .and_then(|(before, after)| i64::try_from(i128::from(after) - i128::from(before)).ok());
         drop(claim);
         // The rest of a stopped run stays stored.
         if let Some(stored) = stored

@@ -180,6 +180,13 @@ impl Keeper {
         })
     }
 
+    /// Pass on the guest's word about a job to the client that waits for it.
+    fn answer(&self, job: u64, word: Word) {
+        if let Some(sender) = lock_on(&self.waiting).remove(&job) {
+            let _ = sender.send(word);
+        }
+    }
+
     /// Accept clients, and pass on the guest's words, until the end.
     fn serve(
         self: &Arc<Self>,
@@ -191,11 +198,8 @@ impl Keeper {
         loop {
             let word = lock_on(&self.machine).words.recv_timeout(GLANCE);
             match word {
-                Ok(word @ (Word::Ended(job, _) | Word::Lost(job))) => {
-                    if let Some(sender) = lock_on(&self.waiting).remove(&job) {
-                        let _ = sender.send(word);
-                    }
-                }
+                Ok(Word::Ended(job, outcome)) => self.answer(job, Word::Ended(job, outcome)),
+                Ok(Word::Lost(job)) => self.answer(job, Word::Lost(job)),
                 Ok(Word::ShellEnded) => {
                     if let Some(sender) = &*lock_on(&self.at_terminal) {
                         let _ = sender.send(Word::ShellEnded);

@@ -372,7 +372,7 @@ impl RangeCopier for Ending {
     fn is_stopping(&self) -> bool {
         let left = |left: u32| left.checked_sub(1);
         (self.0)
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, left)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
             .is_err()
     }
 }
