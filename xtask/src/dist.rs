@@ -18,9 +18,10 @@ pub(crate) fn tarballs() -> Result<()> {
 }
 
 /// Lay a program's files out below `folder` as on a machine: below `prefix` in it. The script knows
-/// the layout, `options` name the program to it.
+/// the layout, `options` name the program to it. Programs for another machine need an emulator.
 pub(crate) fn stage(
     binaries: &Path,
+    emulator: Option<&str>,
     options: &[&str],
     folder: &Path,
     prefix: &str,
@@ -29,6 +30,7 @@ pub(crate) fn stage(
         .args(options)
         .current_dir(root())
         .env("BINARIES", binaries)
+        .env("EMULATOR", emulator.unwrap_or_default())
         .env("DESTDIR", folder)
         .env("PREFIX", prefix))?;
     Ok(folder.join(prefix.trim_start_matches('/')))
@@ -48,7 +50,7 @@ fn tarball(program: &str, options: &[&str]) -> Result<()> {
     }
     let binaries = binary.parent().context("a program without a folder")?;
     let staged = tempfile::tempdir_in(target())?;
-    let files = stage(binaries, options, staged.path(), "/usr/local")?;
+    let files = stage(binaries, None, options, staged.path(), "/usr/local")?;
     fs::create_dir_all(&dist)?;
     fs::rename(files, &folder)?;
     let tarball = dist.join(format!("{name}.tar.gz"));

@@ -16,6 +16,22 @@ pub(crate) fn are_changed() -> Result<bool> {
     Ok(!output_of(&mut status)?.is_empty())
 }
 
+/// The variable by which `crates/indef/build.rs` is told of the commit.
+pub(crate) const COMMIT: &str = "INDEF_COMMIT";
+
+/// The commit that programs are to name: the one that was given, else the checkout's; none in a tree that is
+/// neither.
+pub(crate) fn commit() -> Option<String> {
+    std::env::var(COMMIT).ok().or_else(checked_out)
+}
+
+/// The checkout's commit, if it is a checkout of this project, and not a folder in that of another one.
+fn checked_out() -> Option<String> {
+    let top = output_of(&mut git(&["rev-parse", "--show-toplevel"])).ok()?;
+    let is_ours = top.as_ref() as &Path == root().canonicalize().ok()?;
+    is_ours.then(|| output_of(&mut git(&["rev-parse", "HEAD"])).ok())?
+}
+
 /// Put them into a folder that is there.
 pub(crate) fn unpack(folder: &Path) -> Result<()> {
     let mut archive = git(&["archive", "--format=tar", "HEAD"])

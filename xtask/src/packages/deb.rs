@@ -9,21 +9,33 @@ use std::{
 
 use anyhow::Result;
 
-use super::package::{Package, RELOAD};
+use super::{
+    machine::Machine,
+    package::{Package, RELOAD},
+};
 use crate::{command::run, dist::time_of_files};
 
 /// Pack what is laid out below `folder`. Equal files give the same package: `dpkg-deb` sorts them, and
 /// takes their time from `SOURCE_DATE_EPOCH`.
-pub(super) fn pack(package: &Package, folder: &Path, into: &Path) -> Result<PathBuf> {
+pub(super) fn pack(
+    package: &Package,
+    machine: Machine,
+    folder: &Path,
+    into: &Path,
+) -> Result<PathBuf> {
     let control = folder.join("DEBIAN");
     fs::create_dir(&control)?;
-    fs::write(control.join("control"), fields(package, kib_below(folder)?))?;
+    fs::write(
+        control.join("control"),
+        fields(package, machine, kib_below(folder)?),
+    )?;
     for (name, text) in scripts(package) {
         let script = control.join(name);
         fs::write(&script, text)?;
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     }
-    let name = format!("{}_{}_amd64.deb", package.name, env!("CARGO_PKG_VERSION"));
+    let (version, machine) = (env!("CARGO_PKG_VERSION"), machine.debian());
+    let name = format!("{}_{version}_{machine}.deb", package.name);
     let file = into.join(name);
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     run(Command::new("dpkg-deb")
@@ -34,7 +46,7 @@ pub(super) fn pack(package: &Package, folder: &Path, into: &Path) -> Result<Path
 }
 
 /// Its control file (deb-control(5)).
-fn fields(package: &Package, kib: u64) -> String {
+fn fields(package: &Package, machine: Machine, kib: u64) -> String {
     let Package {
         name,
         summary,
@@ -42,12 +54,12 @@ fn fields(package: &Package, kib: u64) -> String {
         recommends,
         ..
     } = package;
-    let version = env!("CARGO_PKG_VERSION");
+    let (version, machine) = (env!("CARGO_PKG_VERSION"), machine.debian());
     let description = description.replace('\n', "\n ");
     format!(
         "Package: {name}\n\
          Version: {version}\n\
-         Architecture: amd64\n\
+         Architecture: {machine}\n\
          Maintainer: The authors of indef\n\
          Section: admin\n\
          Priority: optional\n\
@@ -116,7 +128,7 @@ mod tests {
             fs::write(&file, vec![7; 5000]).unwrap();
             let time = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
             fs::File::open(&file).unwrap().set_modified(time).unwrap();
-            let file = pack(&PACKAGES[0], &staged, folder.path()).unwrap();
+            let file = pack(&PACKAGES[0], Machine::X86_64, &staged, folder.path()).unwrap();
             let info = Command::new("dpkg-deb").arg("--info").arg(&file).output();
             let info = String::from_utf8(info.unwrap().stdout).unwrap();
             assert!(info.contains("Installed-Size: 5\n"), "{info}");

@@ -2,6 +2,7 @@
 //! system: they are linked statically, so neither the age of glibc nor libelf keeps them from starting.
 
 mod deb;
+mod machine;
 mod notices;
 mod package;
 mod rpm;
@@ -17,14 +18,12 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use source_tree::{cargo, root, target};
 
-use self::package::PACKAGES;
+use self::{machine::Machine, package::PACKAGES};
 use crate::{
     command::{self, output_of},
     dist::stage,
+    sources,
 };
-
-/// The only machine that they are built for.
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// Make packages of Debian and of Fedora below target/packages, with statically linked programs, bills of
 /// materials and checksums
@@ -33,13 +32,17 @@ pub(crate) struct Packages {
     /// Build them again from the committed files, in another folder, and compare
     #[arg(long)]
     twice: bool,
+    /// The machine that they are for [default: this one]
+    #[arg(long)]
+    machine: Option<Machine>,
 }
 
 /// Build them.
 pub(crate) fn run(options: &Packages) -> Result<()> {
-    let made = build()?;
+    let machine = options.machine.map_or_else(Machine::own, Ok)?;
+    let made = build_for(machine)?;
     match options.twice {
-        true => twice::compare(&made),
+        true => twice::compare(&made, machine),
         false => Ok(()),
     }
 }
@@ -69,32 +72,51 @@ impl Kinds {
     }
 }
 
-/// Build all packages; for each program its bill of materials, and the checksums of all.
+/// Build all packages for this machine.
 pub(crate) fn build() -> Result<Vec<PathBuf>> {
+    build_for(Machine::own()?)
+}
+
+/// Build all packages; for each program its bill of materials, and the checksums of all.
+fn build_for(machine: Machine) -> Result<Vec<PathBuf>> {
     let kinds = Kinds::here()?;
-    let binaries = programs()?;
+    let binaries = programs(machine)?;
+    let emulator = machine.emulator()?;
     let folder = target().join("packages");
     let mut made = Vec::new();
     for package in &PACKAGES {
         let staged = tempfile::tempdir_in(&folder)?;
-        let prefix = stage(&binaries, package.options, staged.path(), "/usr")?;
-        let parts = notices::parts(package.name, TRIPLE)?;
+        let prefix = stage(
+            &binaries,
+            emulator.as_deref(),
+            package.options,
+            staged.path(),
+            "/usr",
+        )?;
+        let parts = notices::parts(package.name, &machine.triple())?;
         let docs = prefix.join("share/doc").join(package.name);
         fs::write(docs.join("copyright"), notices::text(&parts)?)?;
         // Both package managers know what they installed.
         fs::remove_file(docs.join("files"))?;
         if kinds.rpm {
             let licences = notices::expression(&parts, package.libraries);
-            made.push(rpm::pack(package, &licences, staged.path(), &folder)?);
+            made.push(rpm::pack(
+                package,
+                machine,
+                &licences,
+                staged.path(),
+                &folder,
+            )?);
         }
         // After the other: its own files come into the folder.
         if kinds.deb {
-            made.push(deb::pack(package, staged.path(), &folder)?);
+            made.push(deb::pack(package, machine, staged.path(), &folder)?);
         }
         let bill = folder.join(format!(
-            "{}_{}.cdx.json",
+            "{}_{}_{}.cdx.json",
             package.name,
-            env!("CARGO_PKG_VERSION")
+            env!("CARGO_PKG_VERSION"),
+            machine.name()
         ));
         fs::write(&bill, notices::bill(package.name, &parts)?)?;
         made.push(bill);
@@ -103,12 +125,15 @@ pub(crate) fn build() -> Result<Vec<PathBuf>> {
         println!("{}", file.display());
     }
     let sums = checksums(&folder, &made)?;
-    fs::write(folder.join("SHA256SUMS"), format!("{sums}\n"))?;
+    fs::write(
+        folder.join(format!("SHA256SUMS.{}", machine.name())),
+        format!("{sums}\n"),
+    )?;
     Ok(made)
 }
 
 /// Compile the programs. Paths of this machine are left out of them.
-fn programs() -> Result<PathBuf> {
+fn programs(machine: Machine) -> Result<PathBuf> {
     let home = cargo_home()?;
     let places = [
         (home.join("registry/src"), "/usr/src/crates"),
@@ -121,27 +146,25 @@ fn programs() -> Result<PathBuf> {
         rust.push(format!("--remap-path-prefix={from}={to}"));
         c.push(format!("-ffile-prefix-map={from}={to}"));
     }
-    // elfutils of Debian 13 compress with zstd, so there are further libraries.
-    let about =
-        |what: &str| output_of(Command::new("pkg-config").args(["--static", what, "libelf"]));
-    let libdir = about("--variable=libdir")?;
-    let libraries = about("--libs")?;
-    let further = |word: &&str| word.starts_with("-l") && !["-lelf", "-lz"].contains(word);
-    let words = libraries.split_whitespace().filter(further);
-    rust.extend(words.map(|word| format!("-Clink-arg={word}")));
+    let (_, libraries) = machine.libelf()?;
+    rust.extend((libraries.iter()).map(|library| format!("-Clink-arg={library}")));
     let folder = target().join("packages");
     let mut command = cargo();
+    command.args(["build", "--release", "--locked"]);
+    machine.prepare(&mut command)?;
     command
-        .args(["build", "--release", "--locked", "--target", TRIPLE])
         .arg("--target-dir")
         .arg(&folder)
         .args(["--package", "indef", "--package", "flashd"])
         .args(["--features", "indef/static"])
         .env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"))
-        .env("CFLAGS", c.join(" "))
-        .env("LIBBPF_SYS_LIBRARY_PATH", libdir);
+        .env("CFLAGS", c.join(" "));
+    // Where the sources are no checkout, the commit is told by who unpacked them.
+    if let Some(commit) = sources::commit() {
+        command.env(sources::COMMIT, commit);
+    }
     command::run(&mut command)?;
-    let binaries = folder.join(TRIPLE).join("release");
+    let binaries = folder.join(machine.triple()).join("release");
     for package in &PACKAGES {
         for place in [&home, root()] {
             ensure_unnamed(&binaries.join(package.name), place)?;

@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::package::{Package, RELOAD};
+use super::{
+    machine::Machine,
+    package::{Package, RELOAD},
+};
 use crate::{command::run, dist::time_of_files};
 
 /// Settings of `rpmbuild` by which equal files give the same package, and by which programs stay as they
@@ -29,6 +32,7 @@ const SETTINGS: [&str; 9] = [
 /// Pack what is laid out below `folder`.
 pub(super) fn pack(
     package: &Package,
+    machine: Machine,
     licences: &str,
     folder: &Path,
     into: &Path,
@@ -37,7 +41,8 @@ pub(super) fn pack(
     let spec = work.path().join("package.spec");
     fs::write(&spec, text(package, licences, folder)?)?;
     let mut build = Command::new("rpmbuild");
-    build.args(["--quiet", "-bb", "--target", "x86_64-linux"]);
+    build.args(["--quiet", "-bb", "--target"]);
+    build.arg(format!("{}-linux", machine.name()));
     build
         .arg("--define")
         .arg(format!("_topdir {}", work.path().display()));
@@ -50,13 +55,10 @@ pub(super) fn pack(
         time = "1".to_owned();
     }
     run(build.arg(&spec).env("SOURCE_DATE_EPOCH", time))?;
-    let name = format!(
-        "{}-{}-1.x86_64.rpm",
-        package.name,
-        env!("CARGO_PKG_VERSION")
-    );
+    let (version, machine) = (env!("CARGO_PKG_VERSION"), machine.name());
+    let name = format!("{}-{version}-1.{machine}.rpm", package.name);
     let file = into.join(&name);
-    fs::rename(work.path().join("RPMS/x86_64").join(&name), &file)
+    fs::rename(work.path().join("RPMS").join(machine).join(&name), &file)
         .with_context(|| format!("rpmbuild made no {name}"))?;
     Ok(file)
 }
@@ -148,7 +150,7 @@ mod tests {
                 let time = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
                 fs::File::open(&file).unwrap().set_modified(time).unwrap();
             }
-            let file = pack(&PACKAGES[0], "MIT", &staged, folder.path()).unwrap();
+            let file = pack(&PACKAGES[0], Machine::X86_64, "MIT", &staged, folder.path()).unwrap();
             let asked = |what: &[&str]| {
                 let mut rpm = Command::new("rpm");
                 // No database of packages is needed, or made.

@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use source_tree::cargo;
 
+use super::machine::Machine;
 use crate::{command::run, sources};
 
 /// Build the packages again from the committed files, and compare them with those in `made`.
@@ -15,7 +16,7 @@ use crate::{command::run, sources};
 /// # Errors
 ///
 /// The names of those that differ.
-pub(super) fn compare(made: &[PathBuf]) -> Result<()> {
+pub(super) fn compare(made: &[PathBuf], machine: Machine) -> Result<()> {
     ensure!(
         !sources::are_changed()?,
         "what is changed and not committed would be in the first packages only; commit it"
@@ -27,7 +28,9 @@ pub(super) fn compare(made: &[PathBuf]) -> Result<()> {
     sources::unpack(folder.path())?;
     run(cargo()
         .args(["run", "--locked", "--package", "xtask", "--", "packages"])
+        .args(["--machine", machine.name()])
         .current_dir(folder.path())
+        .env(sources::COMMIT, sources::commit().unwrap_or_default())
         .env_remove("CARGO_TARGET_DIR"))?;
     let again = folder.path().join("target/packages");
     let other = differing(made, &again)?;
