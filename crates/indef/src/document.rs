@@ -83,6 +83,18 @@ pub(crate) struct RunFile {
     pub(crate) bytes_unshared: u64,
 }
 
+impl RunFile {
+    /// Why it has as many extents as before although something of it moved, if so.
+    pub(crate) fn why_no_fewer(&self) -> Option<&'static str> {
+        let moved = self.status == FileStatus::Moved && self.extents_before == self.extents_after;
+        moved.then_some(match self.bytes_reclaimed {
+            // The planner and the engines see to it that a moved range has fewer (`layout::FragmentCount`).
+            0 => "fewer only in what moved, whose ends were cut off others",
+            _ => "it gave space back",
+        })
+    }
+}
+
 /// Moved, skipped or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

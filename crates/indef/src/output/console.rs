@@ -33,13 +33,15 @@ impl Console {
     /// The settings from the options, as far as terminal and environment allow them.
     pub(crate) fn new(common: &CommonArgs) -> Self {
         let (out_terminal, err_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        // Such a terminal can neither colour nor redraw a line.
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let allowed = |terminal: bool| match common.color {
             When::Always => true,
             When::Never => false,
             When::Auto => {
                 terminal
+                    && !dumb
                     && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-                    && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
             }
         };
         Self {
@@ -51,7 +53,7 @@ impl Console {
             progress: match common.progress {
                 When::Always => true,
                 When::Never => false,
-                When::Auto => err_terminal && !common.quiet,
+                When::Auto => err_terminal && !dumb && !common.quiet,
             },
             progress_forced: common.progress == When::Always,
             errors: AtomicU64::new(0),

@@ -1,8 +1,19 @@
 //! Text that must fit a number of terminal columns: wide characters take two, combining ones none.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, io};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns and rows of the terminal at stderr; the usual ones where it does not know them.
+pub(crate) fn terminal() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    let (columns, rows) = size.map_or((0, 0), |size| (size.ws_col, size.ws_row));
+    let or = |known: u16, usual| match known {
+        0 => usual,
+        known => known.into(),
+    };
+    (or(columns, 80), or(rows, 24))
+}
 
 /// Columns that a text takes.
 pub(crate) fn columns(text: &str) -> usize {

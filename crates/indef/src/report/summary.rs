@@ -80,16 +80,22 @@ fn moved_facts(run: &RunDocument) -> Vec<Fact> {
         Tone::Plain,
     )];
     if totals.files_moved > 0 {
-        facts.push(fact(
-            "Their extents",
-            format!("{} → {}", Count(before), Count(after)),
-            times_fewer(before, after),
-            if after < before {
-                Tone::Good
-            } else {
-                Tone::Plain
-            },
-        ));
+        facts.push(match moved().find_map(RunFile::why_no_fewer) {
+            Some(why) if before == after => {
+                let why = format!("as before: {why}");
+                fact("Their extents", Count(before), why, Tone::Plain)
+            }
+            _ => fact(
+                "Their extents",
+                format!("{} → {}", Count(before), Count(after)),
+                times_fewer(before, after),
+                if after < before {
+                    Tone::Good
+                } else {
+                    Tone::Plain
+                },
+            ),
+        });
         let ways = [
             ("read by the host", totals.bytes_host_read),
             ("written by the host", totals.bytes_host_written),

@@ -134,7 +134,10 @@ pub(crate) fn run_files(
         let status = match (file.status, file.reason.as_deref()) {
             (FileStatus::Skipped, Some("dry-run")) => "would be moved".to_owned(),
             (status, Some(reason)) => format!("{}: {reason}", status.as_str()),
-            (status, None) => status.as_str().to_owned(),
+            (status, None) => match file.why_no_fewer() {
+                Some(why) => format!("{}: {why}", status.as_str()),
+                None => status.as_str().to_owned(),
+            },
         };
         let path = file.path.to_path().unwrap_or_default();
         table.row(&[

@@ -55,18 +55,19 @@ impl<'a> Watch<'a> {
     }
 
     fn count(&self) {
-        self.progress().message(format!(
-            "{} of {} files",
-            Count(self.done.load(Ordering::Relaxed)),
-            Count(self.files.load(Ordering::Relaxed))
-        ));
+        let files = Count(self.files.load(Ordering::Relaxed)).to_string();
+        let done = Count(self.done.load(Ordering::Relaxed));
+        let width = files.len();
+        self.progress()
+            .message(format!("{done:>width$} of {files} files"));
     }
 
     fn file_done(&self, file: &FileResult) {
         self.done.fetch_add(1, Ordering::Relaxed);
         self.count();
+        let entry = run_file(file);
         if let Some(document) = self.document {
-            document.entry(&run_file(file));
+            document.entry(&entry);
         }
         let reason = file.reason.as_ref().map(Advice::advice);
         match file.status {
@@ -79,12 +80,18 @@ impl<'a> Watch<'a> {
                     .error(format_args!("{}: {reason}", Name(&file.path)), "");
             }),
             Status::Moved | Status::Skipped => self.suspend(|| {
+                let (before, after) = (Count(file.extents_before), Count(file.extents_after));
+                let extents = match entry.why_no_fewer() {
+                    Some(why) => format!("{before} extents as before ({why})"),
+                    None if file.extents_before == file.extents_after => {
+                        format!("{before} extents")
+                    }
+                    None => format!("{before} → {after} extents"),
+                };
                 self.console.detail(format_args!(
-                    "{}: {}, {} → {} extents{}{}",
+                    "{}: {}, {extents}{}{}",
                     Name(&file.path),
                     file.status,
-                    Count(file.extents_before),
-                    Count(file.extents_after),
                     if reason.is_some() { ": " } else { "" },
                     reason.as_deref().unwrap_or("")
                 ));

@@ -9,6 +9,7 @@ mod loop_demo;
 mod loop_probe;
 mod loop_profile;
 mod loop_reclaim;
+mod loop_progress;
 mod loop_run;
 mod loop_shared;
 mod loop_stop;

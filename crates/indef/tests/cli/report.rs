@@ -91,6 +91,26 @@ fn text_and_json_tell_the_same() {
 }
 
 #[test]
+fn a_file_that_moved_and_has_as_many_extents_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("run.json");
+    let mut result = result();
+    result["files"] = json!([result["files"][0]]);
+    for count in ["extents_before", "extents_after"] {
+        result["files"][0][count] = json!(4);
+    }
+    let told = |result: &serde_json::Value| {
+        fs::write(&input, result.to_string()).unwrap();
+        let ran = run(["report".as_ref(), input.as_os_str()]);
+        assert!(ran.status == 0 && !ran.out.contains("4 → 4"), "{ran:?}");
+        ran.out
+    };
+    assert!(told(&result).contains("as before: fewer only in what moved"));
+    result["files"][0]["bytes_reclaimed"] = json!(4096);
+    assert!(told(&result).contains("as before: it gave space back"));
+}
+
+#[test]
 fn a_browser_understands_the_page() {
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
     let Some(browser) = browsers.into_iter().find(|name| in_path(name)) else {

@@ -57,7 +57,7 @@ impl View {
         match &mut self.how {
             How::Hidden => {}
             How::Block(block) => {
-                let (width, height) = terminal_size();
+                let (width, height) = fit::terminal();
                 let lines = lines(live, width, height.saturating_sub(1), self.style);
                 say(&block.draw(&lines, width));
             }
@@ -77,7 +77,7 @@ impl View {
         match &mut self.how {
             How::Block(block) => {
                 let lines = block.drawn.clone();
-                let width = terminal_size().0;
+                let width = fit::terminal().0;
                 say(&block.erase(width));
                 let said = speak();
                 say(&block.draw(&lines, width));
@@ -90,7 +90,7 @@ impl View {
     /// Remove it.
     pub(crate) fn finish(&mut self) {
         if let How::Block(block) = &mut self.how {
-            say(&block.erase(terminal_size().0));
+            say(&block.erase(fit::terminal().0));
         }
         self.how = How::Hidden;
     }
@@ -143,14 +143,6 @@ fn columns(line: &str) -> usize {
             .map_or(0, |(_, text)| fit::columns(text))
     });
     first + styled.sum::<usize>()
-}
-
-/// Columns and rows of the terminal at stderr.
-fn terminal_size() -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(io::stderr()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
-        _ => (80, 24),
-    }
 }
 
 /// The view in this many columns and rows: none of its lines is wider, and there are not more.

@@ -1,0 +1,127 @@
+//! The progress line on terminals: it fits, it appears only where work lasts, and nothing of it stays.
+
+use std::{path::Path, process::Command};
+
+use units::Bytes;
+
+use crate::common::{Ran, Run, make, scratch};
+
+/// Everything that a command writes to a terminal of this width.
+fn on_terminal(columns: usize, environment: &str, command: &str) -> Ran {
+    let line = format!("stty cols {columns}; {environment} {command}");
+    let state = tempfile::tempdir().unwrap();
+    Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env("STATE_DIRECTORY", state.path())
+        .env("LC_ALL", "C.UTF-8")
+        .env("TERM", "xterm-256color")
+        .env_remove("NO_COLOR")
+        .ran()
+}
+
+/// Lines as they were drawn, one after the other, without escape sequences.
+fn drawn(out: &str) -> Vec<String> {
+    let mut plain = String::new();
+    let mut rest = out.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\x1b' => {
+                // Up to the letter that ends the sequence.
+                let _ = rest.by_ref().skip(1).find(char::is_ascii_alphabetic);
+            }
+            c => plain.push(c),
+        }
+    }
+    let lines = plain.split(['\r', '\n']);
+    lines
+        .map(|line| line.trim_end().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+fn indef(words: &str, path: &Path) -> String {
+    format!("{} {words} {}", env!("CARGO_BIN_EXE_indef"), path.display())
+}
+
+#[test]
+fn loop_progress_fits_terminals_of_any_width() {
+    if !scratch_fs::require_program("script") {
+        return;
+    }
+    let Some(fs) = scratch("ext4") else { return };
+    let name = "a-file-with-a-name-that-is-rather-long";
+    for columns in [60, 80, 200] {
+        let file = fs.path().join(format!("{name}-{columns}"));
+        make(&file, Bytes::mib(12), Bytes::kib(64));
+        let command = indef("run --quiet --progress always --rate 8MiB", &file);
+        let ran = on_terminal(columns, "", &command);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let lines = drawn(&ran.out);
+        let shown: Vec<_> = lines
+            .iter()
+            .filter(|line| line.contains("of 12 MiB"))
+            .collect();
+        assert!(shown.len() > 2, "{columns}: {ran:?}");
+        for line in &lines {
+            assert!(line.chars().count() < columns, "{columns}: {line:?}");
+        }
+        assert!(shown.iter().all(|line| line.contains(" %")), "{shown:?}");
+        // No part comes and goes.
+        let bars = shown.iter().filter(|line| line.contains('[')).count();
+        assert!(bars == 0 || bars == shown.len(), "{shown:?}");
+        let all = shown
+            .iter()
+            .all(|line| line.contains("1 files") && line.contains("s left"));
+        assert!(columns < 200 || all, "{shown:?}");
+    }
+}
+
+#[test]
+fn loop_progress_of_short_work_does_not_flash() {
+    if !scratch_fs::require_program("script") {
+        return;
+    }
+    let Some(fs) = scratch("ext4") else { return };
+    make(&fs.path().join("file"), Bytes::mib(1), Bytes::kib(64));
+    for columns in [60, 80] {
+        let ran = on_terminal(columns, "", &indef("scan", fs.path()));
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let lines = drawn(&ran.out);
+        assert!(lines.iter().any(|line| line.contains("file")), "{lines:?}");
+        assert!(
+            !lines.iter().any(|line| line.contains("a second")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn loop_progress_stays_away_from_dumb_terminals_pipes_and_quiet_commands() {
+    if !scratch_fs::require_program("script") {
+        return;
+    }
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    let run = "run --rate 4MiB";
+    for (environment, words) in [("TERM=dumb", run), ("", "run --rate 4MiB --quiet")] {
+        make(&file, Bytes::mib(6), Bytes::kib(64));
+        let ran = on_terminal(80, environment, &indef(words, &file));
+        assert_eq!(ran.status, 0, "{ran:?}");
+        assert!(!ran.out.contains('\x1b'), "{environment} {words}: {ran:?}");
+        assert!(!ran.out.contains("s left"), "{ran:?}");
+    }
+    make(&file, Bytes::mib(6), Bytes::kib(64));
+    let ran = on_terminal(80, "", &format!("{} 2>&1 | cat", indef(run, &file)));
+    assert!(
+        !ran.out.contains('\x1b') && !ran.out.contains("s left"),
+        "{ran:?}"
+    );
+    // Colours are refused, and the line is not.
+    make(&file, Bytes::mib(6), Bytes::kib(64));
+    let ran = on_terminal(80, "NO_COLOR=1", &indef(run, &file));
+    assert!(
+        !ran.out.contains("\x1b[3") && !ran.out.contains("\x1b[1m"),
+        "{ran:?}"
+    );
+    assert!(ran.out.contains("s left"), "{ran:?}");
+}
