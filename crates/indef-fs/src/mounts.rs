@@ -31,17 +31,25 @@ pub struct Mount {
 }
 
 impl Mount {
+    /// Every entry, in the order in which they were mounted.
+    ///
+    /// # Errors
+    ///
+    /// `/proc` is not there.
+    pub fn all() -> io::Result<Vec<Self>> {
+        let table = fs::read(Path::new("/proc/self/mountinfo"))?;
+        let lines = table.split(|byte| *byte == b'\n');
+        Ok(lines.filter_map(Self::parse).collect())
+    }
+
     /// The entry with this id.
     ///
     /// # Errors
     ///
     /// `/proc` is not there.
     pub fn by_id(id: u64) -> io::Result<Option<Self>> {
-        let table = fs::read(Path::new("/proc/self/mountinfo"))?;
-        Ok(table
-            .split(|byte| *byte == b'\n')
-            .filter_map(Self::parse)
-            .find(|mount| mount.id == id))
+        let mut all = Self::all()?.into_iter();
+        Ok(all.find(|mount| mount.id == id))
     }
 
     /// Open the directory on which it is mounted, if that is still on this device: a user may rename

@@ -61,6 +61,7 @@
 
 pub mod compact;
 mod decay;
+pub mod doctor;
 mod engines;
 mod error;
 pub mod geometry;

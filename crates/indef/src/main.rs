@@ -10,6 +10,7 @@ mod advice;
 mod args;
 mod compact;
 mod demo;
+mod doctor;
 mod document;
 mod extent_map;
 mod generate;
@@ -31,16 +32,20 @@ mod tmux;
 mod top;
 mod trace;
 
-use std::{io, process::ExitCode};
+use std::{env, ffi::OsString, io, process::ExitCode};
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, Command, Internal};
 use outcome::Outcome;
-use output::{Console, print_error};
+use output::{Console, Style, print_error};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let words: Vec<OsString> = env::args_os().collect();
+    if let Some(verb) = Internal::of(&words) {
+        return exit(internal(&verb), 0, Style::new(false));
+    }
+    let cli = Cli::parse_from(words);
     let console = Console::new(&cli.common);
     log(&cli.common, &console);
     let result = match &cli.command {
@@ -54,18 +59,30 @@ fn main() -> ExitCode {
         Command::Compact(args) => compact::compact(args, &console),
         Command::Report(args) => report::report(args, &console),
         Command::Demo(args) => demo::demo(args, &console),
-        Command::Generate(what) => generate::generate(what).map(|()| Outcome::Done),
-        Command::Held(args) => trace::held(args),
-        Command::DemoStep(args) => demo::step(args).map(|()| Outcome::Done),
+        Command::Doctor(_) => doctor::doctor(&console),
     };
+    exit(result, console.errors(), console.err)
+}
+
+/// Do what no person asks for.
+fn internal(verb: &Internal) -> anyhow::Result<Outcome> {
+    match verb {
+        Internal::Generate(what) => generate::generate(what).map(|()| Outcome::Done),
+        Internal::Held(args) => trace::held(args),
+        Internal::DemoStep(args) => demo::step(args).map(|()| Outcome::Done),
+    }
+}
+
+/// The exit status of a command that printed this many errors.
+fn exit(result: anyhow::Result<Outcome>, errors: u64, style: Style) -> ExitCode {
     match result {
         Ok(Outcome::Stopped) => ExitCode::from(3),
-        Ok(Outcome::Done) if console.errors() == 0 => ExitCode::SUCCESS,
+        Ok(Outcome::Done) if errors == 0 => ExitCode::SUCCESS,
         Ok(Outcome::Done) => ExitCode::FAILURE,
         // The reader of our output has closed it (`indef scan | head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(console.err, &format!("{error:#}"));
+            print_error(style, &format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -82,7 +99,7 @@ fn log(common: &args::CommonArgs, console: &Console) {
         tracing_subscriber::fmt()
             .with_max_level(level)
             .with_writer(io::stderr)
-            .with_ansi(console.err != output::Style::new(false))
+            .with_ansi(console.err != Style::new(false))
             .without_time()
             .init();
     }

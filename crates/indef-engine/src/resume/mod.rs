@@ -103,6 +103,51 @@ pub struct Resumed {
     pub left: Bytes,
 }
 
+/// The files of a stored run, as somebody finds them who only looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remnant {
+    /// Its journal.
+    pub path: PathBuf,
+    /// Size of its files.
+    pub bytes: Bytes,
+    /// When something was last written to its journal.
+    pub written: SystemTime,
+    /// Some process works on it.
+    pub is_running: bool,
+}
+
+/// The runs that are stored in a directory, the oldest first. Changes nothing; a directory that is not there has none.
+///
+/// # Errors
+///
+/// The directory or a journal in it cannot be read.
+pub fn remnants(directory: &Path) -> io::Result<Vec<Remnant>> {
+    let mut journals = match names(directory, "journal") {
+        Ok(journals) => journals,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    journals.sort();
+    let mut found = Vec::new();
+    for path in journals {
+        let Ok(journal) = File::open(&path) else {
+            // It has just ended.
+            continue;
+        };
+        let status = journal.metadata()?;
+        let plan = fs::metadata(path.with_extension("plan")).map_or(0, |plan| plan.len());
+        // Shared and given back at once: who resumes in this very moment may find it taken.
+        let locked = flock(&journal, FlockOperation::NonBlockingLockShared);
+        found.push(Remnant {
+            bytes: Bytes(status.len() + plan),
+            written: status.modified()?,
+            is_running: locked == Err(rustix::io::Errno::WOULDBLOCK),
+            path,
+        });
+    }
+    Ok(found)
+}
+
 impl StoredRun {
     /// Store the work and the options of a run. `limit` is the number of bytes that may be written
     /// in all: the smaller of the plans' cost and the budget. Once this returns, neither a kill nor

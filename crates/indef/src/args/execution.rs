@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use indef_engine::run::RunOptions;
 use indef_fs::EngineKind;
 use units::Bytes;
@@ -40,10 +43,8 @@ pub(crate) struct HowArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// The engine: auto, or one of ext4-move-extent, xfs-commit-range,
-    /// xfs-offload, xfs-dedupe-range, xfs-swap-extents, btrfs-share-range,
-    /// btrfs-defrag-range, f2fs-offload, f2fs-defragment [default: auto]
-    #[arg(long, value_name = "NAME", value_parser = engine)]
+    /// The engine that moves data [default: auto, the best one for each file system]
+    #[arg(long, value_name = "NAME", value_parser = engines())]
     engine: Option<EngineChoice>,
 
     /// Blocks in flight inside each file [default: 64]
@@ -110,11 +111,11 @@ impl EngineChoice {
     }
 }
 
-fn engine(text: &str) -> Result<EngineChoice, String> {
-    if text == "auto" {
-        return Ok(EngineChoice::Auto);
-    }
-    text.parse::<EngineKind>()
-        .map(EngineChoice::Named)
-        .map_err(|error| error.to_string())
+/// `auto` and the engines by name, so that shells complete them.
+fn engines() -> impl TypedValueParser<Value = EngineChoice> {
+    let names = EngineKind::ALL.map(EngineKind::name);
+    PossibleValuesParser::new(["auto"].into_iter().chain(names)).try_map(|name| match &*name {
+        "auto" => Ok(EngineChoice::Auto),
+        name => name.parse().map(EngineChoice::Named),
+    })
 }

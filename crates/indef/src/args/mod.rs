@@ -5,6 +5,7 @@
 
 mod compact;
 mod execution;
+mod internal;
 mod probe;
 mod profile;
 mod selection;
@@ -20,13 +21,14 @@ use units::Bytes;
 
 pub(crate) use compact::CompactArgs;
 pub(crate) use execution::{HowArgs, Workers};
+pub(crate) use internal::{DemoStep, DemoStepArgs, Generate, HeldArgs, Internal};
 pub(crate) use probe::ProbeArgs;
 pub(crate) use profile::{
     ExportArgs, ExportFormat, ImportArgs, MergeArgs, ProfileArgs, ProfileCommand, ShowArgs,
 };
 pub(crate) use selection::{BoundArgs, PlanArgs};
 pub(crate) use top::TopArgs;
-pub(crate) use trace::{HeldArgs, LayerName, TraceArgs};
+pub(crate) use trace::{LayerName, TraceArgs};
 
 /// Finds the fragments that make reads slow on flash, and moves only those
 ///
@@ -36,10 +38,9 @@ pub(crate) use trace::{HeldArgs, LayerName, TraceArgs};
 #[derive(Debug, Parser)]
 #[command(
     name = "indef",
-    version,
+    version = env!("INDEF_VERSION"),
     max_term_width = 100,
     propagate_version = true,
-    disable_help_subcommand = true,
     after_help = "Try first:\n  \
         indef scan ~/data            how fragmented are my files?\n  \
         indef run --dry-run ~/data   which files would be moved?\n  \
@@ -103,12 +104,7 @@ pub(crate) enum Command {
     Compact(CompactArgs),
     Report(ReportArgs),
     Demo(DemoArgs),
-    #[command(hide = true, subcommand)]
-    Generate(Generate),
-    #[command(hide = true)]
-    Held(HeldArgs),
-    #[command(hide = true)]
-    DemoStep(DemoStepArgs),
+    Doctor(DoctorArgs),
 }
 
 /// Show how fragmented files are, where, and what that costs
@@ -306,28 +302,17 @@ impl DemoArgs {
     }
 }
 
-/// A part of `demo --zns`, in the guest.
+/// Show what works on this machine, and how to get what does not
+///
+/// Looks at the kernel, the mounted file systems and the engines that runs would use there, the rights of
+/// this process, whether it can trace, the laboratory, and what stopped runs have left. Changes nothing.
+/// What is missing is a result, no failure.
 #[derive(Debug, Args)]
-pub(crate) struct DemoStepArgs {
-    /// The part to run
-    pub(crate) step: DemoStep,
-    /// The folder to work in
-    pub(crate) dir: PathBuf,
-    /// How much data to age
-    #[arg(long, value_parser = values::demo_size, default_value = "32MiB")]
-    pub(crate) size: Bytes,
-}
-
-/// The parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DemoStep {
-    /// Make aged files
-    Age,
-    /// Hash and measure them
-    Measure,
-    /// Read them
-    Read,
-}
+#[command(after_help = "Examples:\n  \
+    indef doctor\n  \
+    sudo indef doctor                what would work for root?\n  \
+    indef doctor --json | jq '.file_systems[] | select(.works) | .path'")]
+pub(crate) struct DoctorArgs {}
 
 /// File systems that the demo can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -346,21 +331,6 @@ impl DemoFs {
             Self::Btrfs => "btrfs",
         }
     }
-}
-
-/// Write the files that packages ship.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Generate {
-    /// Man pages, one for each command
-    Man {
-        /// Target folder
-        dir: PathBuf,
-    },
-    /// Completions for bash, zsh and fish
-    Completions {
-        /// Target folder
-        dir: PathBuf,
-    },
 }
 
 #[cfg(test)]

@@ -216,11 +216,3 @@ fn user(text: &str) -> Result<u32, String> {
     });
     id.ok_or_else(|| format!("there is no user '{text}' in /etc/passwd; give the number"))
 }
-
-/// Wait to be continued, then become the command (`indef trace -- CMD` starts the command through
-/// this, so that the trace misses nothing of it).
-#[derive(Debug, Args)]
-pub(crate) struct HeldArgs {
-    #[arg(last = true, required = true)]
-    pub(crate) command: Vec<OsString>,
-}

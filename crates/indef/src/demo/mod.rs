@@ -29,6 +29,7 @@ use crate::{
     signals::{self, Second},
 };
 pub(crate) use step::step;
+pub(crate) use zns::lab_program;
 
 use age::Pieces;
 use end::{judge, stop_if};

@@ -110,7 +110,7 @@ pub(super) fn show(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Resul
 /// Run indef-lab to its end. Ends early when `cancel` is set.
 fn play(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Result<Story> {
     let indef = env::current_exe().context("where is this program?")?;
-    let program = find(&indef, &env::var_os("PATH").unwrap_or_default())?;
+    let program = lab_program()?;
     let mut lab = Command::new(&program)
         .arg("demo")
         .arg("--indef")
@@ -140,6 +140,16 @@ fn play(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Result<Story> {
         Some(story) => Ok(story),
         None => bail!("{PROGRAM} has ended without a result: {status}"),
     }
+}
+
+/// The laboratory's program.
+///
+/// # Errors
+///
+/// It is not installed; the text says how it is.
+pub(crate) fn lab_program() -> Result<PathBuf> {
+    let indef = env::current_exe().context("where is this program?")?;
+    find(&indef, &env::var_os("PATH").unwrap_or_default())
 }
 
 /// Find the program: in the folder of this one, else on the `PATH`.

@@ -1,4 +1,4 @@
-//! `indef trace --check`: the events that can be traced on this kernel.
+//! `indef trace --check`: the events that can be traced on this kernel. `indef doctor` asks the same.
 
 use std::io::{self, Write};
 
@@ -15,26 +15,29 @@ use crate::{
 #[derive(Serialize)]
 struct CheckDocument {
     schema: u64,
-    layers: Vec<LayerEntry>,
+    layers: Vec<LayerCheck>,
 }
 
+/// Whether accesses can be seen at a layer.
 #[derive(Serialize)]
-struct LayerEntry {
-    layer: &'static str,
+pub(crate) struct LayerCheck {
+    pub(crate) layer: &'static str,
     works: bool,
-    error: Option<String>,
-    sources: Vec<SourceEntry>,
+    /// Why not.
+    pub(crate) error: Option<String>,
+    pub(crate) sources: Vec<SourceCheck>,
 }
 
+/// A kind of event, and where it is seen.
 #[derive(Serialize)]
-struct SourceEntry {
+pub(crate) struct SourceCheck {
     what: &'static str,
-    seen: bool,
+    pub(crate) seen: bool,
     hook: String,
     why_not: Option<String>,
 }
 
-impl From<&Source> for SourceEntry {
+impl From<&Source> for SourceCheck {
     fn from(source: &Source) -> Self {
         Self {
             what: source.what,
@@ -48,7 +51,7 @@ impl From<&Source> for SourceEntry {
 /// Load and attach everything, for a moment, and report the result. A layer that does not work is
 /// an error, reported after the result of the other layer.
 pub(super) fn check(console: &Console) -> Result<Outcome> {
-    let layers: Vec<LayerEntry> = [Layer::Fs, Layer::Syscall].map(look).into();
+    let layers = look_at_layers();
     let failed: Vec<String> = layers
         .iter()
         .filter_map(|layer| Some(format!("layer {}: {}", layer.layer, layer.error.as_ref()?)))
@@ -73,19 +76,24 @@ pub(super) fn check(console: &Console) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn look(layer: Layer) -> LayerEntry {
+/// Load and attach the programs of both layers, for a moment.
+pub(crate) fn look_at_layers() -> Vec<LayerCheck> {
+    [Layer::Fs, Layer::Syscall].map(look).into()
+}
+
+fn look(layer: Layer) -> LayerCheck {
     let options = TraceOptions {
         layer,
         ..TraceOptions::default()
     };
     let (sources, error) = match Collector::start(&options) {
         Ok(collector) => (
-            collector.sources().iter().map(SourceEntry::from).collect(),
+            collector.sources().iter().map(SourceCheck::from).collect(),
             None,
         ),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    LayerEntry {
+    LayerCheck {
         layer: layer.as_str(),
         works: error.is_none(),
         error,
@@ -93,7 +101,7 @@ fn look(layer: Layer) -> LayerEntry {
     }
 }
 
-fn text(console: &Console, layer: &LayerEntry) -> io::Result<()> {
+fn text(console: &Console, layer: &LayerCheck) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let title = format!("Layer {}", layer.layer);
     writeln!(out, "{}", console.out.bold(&title))?;

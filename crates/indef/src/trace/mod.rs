@@ -1,7 +1,7 @@
 //! `indef trace`: record the actual reads and writes of applications, and show
 //! them.
 
-mod check;
+pub(crate) mod check;
 mod command;
 pub(crate) mod live;
 

@@ -2,14 +2,15 @@
 
 mod common;
 mod demo_zns;
+mod doctor;
 mod generic_defrag;
 mod loop_claims;
 mod loop_compact;
 mod loop_demo;
 mod loop_probe;
 mod loop_profile;
-mod loop_reclaim;
 mod loop_progress;
+mod loop_reclaim;
 mod loop_run;
 mod loop_shared;
 mod loop_stop;

@@ -1,8 +1,11 @@
 //! The command line itself: usage, exit statuses, help, what packages ship.
 
-use std::{fs, io::Read};
+use std::{fs, io::Read, path::Path, process::Command};
 
-use crate::common::{Ran, ended, indef, run, spawn};
+use crate::common::{Ran, Run, ended, indef, run, spawn};
+
+/// Verbs that indef and its packagers call, and no person.
+const INTERNAL: [&str; 3] = ["generate", "held", "demo-step"];
 
 #[test]
 fn wrong_usage_is_status_2_and_touches_nothing() {
@@ -119,38 +122,185 @@ fn every_command_has_help_with_examples() {
 }
 
 #[test]
-fn man_pages_and_completions_are_generated() {
+fn help_is_a_command_and_nothing_names_internal_verbs() {
+    let ran = run(["help"]);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert!(ran.out.contains("Usage:") && ran.out.contains("scan"));
+    let ran = run(["help", "profile", "show"]);
+    assert!(ran.status == 0 && ran.out.contains("--top"), "{ran:?}");
+    let mut texts = vec![run(["--help"]), run(["help"])];
+    // What resembles them; a suggestion may name another command.
+    for typo in ["hel", "heldd", "generat", "demo-ste", "demo_step"] {
+        let ran = run([typo]);
+        assert_eq!(ran.status, 2, "{ran:?}");
+        texts.push(ran);
+    }
+    for ran in texts {
+        for verb in INTERNAL {
+            assert!(!ran.out.contains(verb), "{verb}: {ran:?}");
+            assert!(!ran.err.contains(&format!("'{verb}'")), "{verb}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn the_version_names_the_commit_of_a_checkout() {
+    let ran = run(["--version"]);
+    let version = ran.out.trim();
+    let package = format!("indef {}", env!("CARGO_PKG_VERSION"));
+    assert!(version.starts_with(&package), "{version}");
+    assert_eq!(
+        run(["scan", "--version"]).out.trim(),
+        version.replace("indef", "indef-scan")
+    );
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !project.join(".git").exists() {
+        return scratch_fs::skip("no checkout");
+    }
+    let git = Command::new("git")
+        .arg("-C")
+        .arg(&project)
+        .args(["rev-parse", "HEAD"])
+        .output();
+    match git.map(Ran::from) {
+        Ok(head) if head.status == 0 => {
+            let commit = &head.out[..12];
+            assert_eq!(version, format!("{package} ({commit})"));
+        }
+        _ => scratch_fs::skip("git does not tell the commit"),
+    }
+}
+
+#[test]
+fn man_pages_are_complete_and_render_without_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let man = dir.path().join("deep/man");
     assert_eq!(run([&"generate".into(), &"man".into(), &man]).status, 0);
-    for page in [
-        "indef.1",
-        "indef-scan.1",
-        "indef-plan.1",
-        "indef-run.1",
-        "indef-top.1",
-        "indef-report.1",
-        "indef-demo.1",
+    let mut pages = Vec::new();
+    for command in [
+        "",
+        "-scan",
+        "-plan",
+        "-run",
+        "-compact",
+        "-top",
+        "-probe",
+        "-report",
+        "-demo",
+        "-trace",
+        "-profile",
+        "-profile-show",
     ] {
-        let text = fs::read_to_string(man.join(page)).unwrap_or_else(|e| panic!("{page}: {e}"));
-        assert!(text.contains(".TH") && text.contains("indef"), "{page}");
+        let page = format!("indef{command}.1");
+        let text = fs::read_to_string(man.join(&page)).unwrap_or_else(|e| panic!("{page}: {e}"));
+        for section in [
+            ".TH",
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "OPTIONS",
+            "EXAMPLES",
+            "EXIT STATUS",
+            "ENVIRONMENT",
+            "FILES",
+            "SEE ALSO",
+            "VERSION",
+        ] {
+            assert!(text.contains(section), "{page}: {section}");
+        }
+        pages.push((page, text));
     }
-    let completions = dir.path().join("completions");
-    assert_eq!(
-        run([&"generate".into(), &"completions".into(), &completions]).status,
-        0
-    );
-    for file in ["indef.bash", "_indef", "indef.fish"] {
+    let files = fs::read_dir(&man).unwrap();
+    for file in files {
+        let name = file.unwrap().file_name().into_string().unwrap();
         assert!(
-            fs::read_to_string(completions.join(file))
-                .unwrap()
-                .contains("max-stall"),
-            "{file}"
+            !INTERNAL.iter().any(|verb| name.contains(verb)) && !name.contains("help"),
+            "{name}"
+        );
+    }
+    if !scratch_fs::require_program("man") {
+        return;
+    }
+    for (page, _) in &pages {
+        let ran = Command::new("man")
+            .args(["--warnings", "--encoding=UTF-8", "--local-file"])
+            .arg(man.join(page))
+            .env("LC_ALL", "C.UTF-8")
+            .env("MANWIDTH", "80")
+            .env_remove("MANROFFOPT")
+            .ran();
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{page}: {ran:?}");
+        let widest = ran.out.lines().map(|line| line.chars().count()).max();
+        assert!(
+            widest.is_some_and(|width| width <= 100),
+            "{page}: {}",
+            ran.out
         );
     }
     let ran = run(["generate", "man", "/proc/nowhere"]);
     assert_eq!(ran.status, 1);
     ran.error_line("/proc/nowhere");
+}
+
+#[test]
+fn shells_complete_values_and_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = run([
+        "generate".as_ref(),
+        "completions".as_ref(),
+        dir.path().as_os_str(),
+    ]);
+    assert_eq!(ran.status, 0);
+    for file in ["indef.bash", "_indef", "indef.fish"] {
+        let text = fs::read_to_string(dir.path().join(file)).unwrap();
+        for word in ["max-stall", "ext4-move-extent", "fragpicker"] {
+            assert!(text.contains(word), "{file}: {word}");
+        }
+        for verb in ["held", "demo-step", "'generate'", "indef__subcmd__generate"] {
+            assert!(!text.contains(verb), "{file}: {verb}");
+        }
+    }
+    if !scratch_fs::require_program("bash") {
+        return;
+    }
+    fs::write(dir.path().join("a.plan"), "").unwrap();
+    let complete = |words: &[&str]| {
+        let script = format!(
+            "cd {dir}; source ./indef.bash; COMP_WORDS=({words}); COMP_CWORD={last}; \
+             _indef indef {word:?} {before:?}; echo \"${{COMPREPLY[@]}}\"",
+            dir = dir.path().display(),
+            words = words
+                .iter()
+                .map(|word| format!("{word:?} "))
+                .collect::<String>(),
+            last = words.len() - 1,
+            word = words[words.len() - 1],
+            before = words[words.len() - 2],
+        );
+        let ran = Command::new("bash").args(["--norc", "-c", &script]).ran();
+        // Outside of a completion bash says that compopt has no effect.
+        assert_eq!(ran.status, 0, "{ran:?}");
+        ran.out.trim().to_owned()
+    };
+    assert_eq!(
+        complete(&["indef", "run", "--engine", "ext4"]),
+        "ext4-move-extent"
+    );
+    assert_eq!(
+        complete(&["indef", "plan", "--policy", "frag"]),
+        "fragpicker"
+    );
+    assert_eq!(complete(&["indef", "run", "--plan", "a"]), "a.plan");
+    assert_eq!(complete(&["indef", "run", "--rate", "a"]), "a");
+    let commands = complete(&["indef", ""]);
+    assert!(
+        commands.contains("compact") && commands.contains("help"),
+        "{commands}"
+    );
+    assert!(
+        !INTERNAL.iter().any(|verb| commands.contains(verb)),
+        "{commands}"
+    );
 }
 
 #[test]

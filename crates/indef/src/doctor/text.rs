@@ -1,0 +1,149 @@
+//! The answers for a person.
+
+use std::io::{self, Write};
+
+use indef_pipeline::doctor::{Mounted, State};
+
+use super::examine::{Examined, Missing};
+use crate::{
+    advice::Advice,
+    output::{Align, Console, Name, Table, counted},
+};
+
+pub(super) fn write(out: &mut dyn Write, console: &Console, found: &Examined) -> io::Result<()> {
+    let style = console.out;
+    writeln!(
+        out,
+        "indef {} on Linux {} ({})",
+        env!("INDEF_VERSION"),
+        found.kernel.release,
+        found.kernel.machine
+    )?;
+    writeln!(out, "\n{}", style.bold("File systems"))?;
+    match &found.file_systems {
+        Ok(mounted) if !mounted.is_empty() => file_systems(out, console, mounted)?,
+        Ok(_) => writeln!(out, "  none on a device")?,
+        Err(error) => writeln!(out, "  {}", style.bad(&error.to_string()))?,
+    }
+    writeln!(out, "\n{}", style.bold("Rights of this process"))?;
+    for right in &found.rights {
+        let held = match right.held {
+            Some(true) => style.good("yes    "),
+            Some(false) => style.warn("no     "),
+            None => style.dim("unknown"),
+        };
+        writeln!(
+            out,
+            "  {:<19}  {held}  {}",
+            right.name,
+            style.dim(right.purpose)
+        )?;
+    }
+    writeln!(out, "\n{}", style.bold("Tracing"))?;
+    for layer in &found.layers {
+        let seen = layer.sources.iter().filter(|source| source.seen).count();
+        let works = match &layer.error {
+            None => style.good(&format!(
+                "works, {seen} of {} are seen (indef trace --check)",
+                counted(
+                    layer.sources.len() as u64,
+                    "kind of event",
+                    "kinds of events"
+                )
+            )),
+            Some(_) => style.warn("does not work"),
+        };
+        writeln!(out, "  layer {:<13}  {works}", layer.layer)?;
+    }
+    writeln!(out, "\n{}", style.bold("Laboratory"))?;
+    match &found.lab {
+        Ok(path) => writeln!(out, "  {}", Name(path))?,
+        Err(_) => writeln!(out, "  {}", style.dim("not installed"))?,
+    }
+    writeln!(out, "\n{}", style.bold("State"))?;
+    match &found.state {
+        Ok(Some(state)) => writeln!(out, "  {}", describe(state))?,
+        Ok(None) => writeln!(out, "  {}", style.warn("there is no place for it"))?,
+        Err(error) => writeln!(out, "  {}", style.bad(&error.to_string()))?,
+    }
+    let missing = found.missing();
+    if missing.is_empty() {
+        return writeln!(out, "\n{}", style.good("Nothing is missing."));
+    }
+    writeln!(out, "\n{}", style.bold("Missing, and how to get it"))?;
+    for Missing { what, how } in missing {
+        writeln!(out, "  {}\n      {how}", style.warn(&what))?;
+    }
+    Ok(())
+}
+
+fn file_systems(out: &mut dyn Write, console: &Console, mounted: &[Mounted]) -> io::Result<()> {
+    let mut table = Table::new(&[
+        ("type", Align::Left),
+        ("free", Align::Right),
+        ("engine", Align::Left),
+        ("device", Align::Left),
+        ("mounted at", Align::Left),
+    ]);
+    for one in mounted {
+        let served = one.served.as_ref().ok();
+        let space = served.and_then(|served| served.space);
+        let free = space.map_or_else(|| "-".to_owned(), |(free, _)| free.to_string());
+        let engine = match &one.served {
+            Ok(served) => match (served.engine, served.refused) {
+                (Some(engine), None) => engine.to_string(),
+                (Some(engine), Some(why)) => format!("not {engine}: {}", why.as_str()),
+                (None, _) => "none".to_owned(),
+            },
+            Err(error) => format!("unknown: {error}"),
+        };
+        let device = match served.and_then(|served| served.drive.as_ref()) {
+            Some(drive) => match &drive.model {
+                Some(model) => format!("{} ({model})", drive.path.display()),
+                None => drive.path.display().to_string(),
+            },
+            None => one.mount.source.display().to_string(),
+        };
+        table.row(&[
+            &one.mount.fs_type,
+            &free,
+            &engine,
+            &device,
+            &Name(&one.mount.point),
+        ]);
+    }
+    table.write(out, console.out)?;
+    for one in mounted {
+        if let Ok(served) = &one.served
+            && let (Some(engine), Some(why)) = (served.engine, served.refused)
+        {
+            let place = Name(&one.mount.point);
+            writeln!(out, "  {engine} on {place}: {}", why.advice())?;
+        }
+    }
+    Ok(())
+}
+
+fn describe(state: &State) -> String {
+    let place = Name(&state.directory);
+    if !state.exists {
+        return format!("nothing yet; it would be in {place}");
+    }
+    let running = state.runs.iter().filter(|run| run.is_running).count();
+    let stopped = state.runs.len() - running;
+    let mut text = format!("{place}, {}", state.bytes);
+    match stopped {
+        0 => text.push_str("; no run was stopped with work left"),
+        n => text.push_str(&format!(
+            "; {} stopped with work left (indef run --resume)",
+            counted(n as u64, "run was", "runs were")
+        )),
+    }
+    if running > 0 {
+        text.push_str(&format!(
+            "; {} on at the moment",
+            counted(running as u64, "run goes", "runs go")
+        ));
+    }
+    text
+}
