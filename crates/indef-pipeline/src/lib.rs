@@ -69,6 +69,7 @@ mod heat;
 pub mod learn;
 mod note;
 mod opened;
+pub mod place;
 pub mod plan;
 pub mod probe;
 mod rate_error;

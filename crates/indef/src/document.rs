@@ -6,6 +6,8 @@
 use indef_core::plan::PathJson;
 use serde::{Deserialize, Serialize};
 
+use crate::made::Made;
+
 /// The version of all documents.
 pub(crate) const SCHEMA: u64 = 1;
 
@@ -13,6 +15,9 @@ pub(crate) const SCHEMA: u64 = 1;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RunDocument {
     pub(crate) schema: u64,
+    /// Where it comes from; absent from documents of earlier versions. Whoever prints a document adds its own.
+    #[serde(default, skip_serializing)]
+    pub(crate) made: Option<Box<Made>>,
     pub(crate) files: Vec<RunFile>,
     pub(crate) totals: RunTotals,
     /// Nothing was changed: `status` is the status that the run would have produced.

@@ -14,6 +14,7 @@ mod doctor;
 mod document;
 mod extent_map;
 mod generate;
+mod made;
 mod notes;
 mod outcome;
 mod output;

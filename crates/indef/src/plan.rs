@@ -23,6 +23,7 @@ use units::{Bytes, PhysOffset};
 use crate::{
     advice::Advice,
     args::PlanCommandArgs,
+    made::Made,
     notes::Teller,
     outcome::Outcome,
     output::{Align, Console, Count, Gain, Name, Table, UNPRINTED, counted, json::Document},
@@ -51,7 +52,8 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     let teller = Teller::new(console, "planning");
     let notes = |note: Note<'_>| {
         if let (Note::Walk, true) = (note, console.json) {
-            document.get_or_init(|| Document::begin("chunks", Some(&cancel)));
+            document
+                .get_or_init(|| Document::begin("chunks", &Made::of(&args.paths), Some(&cancel)));
         }
         if let (Note::Untouched { plan, .. }, Some(document)) = (note, document.get()) {
             print_chunks(document, plan);

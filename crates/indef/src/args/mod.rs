@@ -116,7 +116,7 @@ pub(crate) enum Command {
     indef scan /var/lib/postgresql           the 20 worst files, a histogram, totals\n  \
     indef scan --top 5 --io-size 1MiB /home  judged for reads of 1 MiB\n  \
     indef scan /srv/db --profile db.profile          what the fragments cost its readers\n  \
-    indef scan --json /srv | jq '.files[] | select(.extents > 1000) | .path'")]
+    indef scan --json --only-fragmented /srv | jq '.files[] | select(.extents > 1000) | .path'")]
 pub(crate) struct ScanArgs {
     /// Files and directories
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
@@ -125,6 +125,11 @@ pub(crate) struct ScanArgs {
     /// How many of the worst files to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
+
+    /// List only files that have more extents than they need, which are few of many (with --json; the sums are
+    /// of all files)
+    #[arg(long, requires = "json")]
+    pub(crate) only_fragmented: bool,
 
     /// The I/O size for which fragments are counted (DoLF)
     #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = values::io_size)]

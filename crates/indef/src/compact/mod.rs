@@ -3,7 +3,7 @@
 mod json;
 mod text;
 
-use std::io;
+use std::{io, slice};
 
 use anyhow::{Context, Result};
 use indef_pipeline::{
@@ -14,6 +14,7 @@ use indef_pipeline::{
 
 use crate::{
     args::CompactArgs,
+    made::Made,
     notes::tell,
     outcome::Outcome,
     output::{Console, UNPRINTED, json::Document},
@@ -28,9 +29,11 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
     signals::watch(console, &cancel, Second::Abort)?;
     let options = args.run_options();
     if !options.dry_run {
-        is_free(std::slice::from_ref(&args.path)).map_err(explain)?;
+        is_free(slice::from_ref(&args.path)).map_err(explain)?;
     }
-    let document = console.json.then(|| Document::begin("files", None));
+    let document = console
+        .json
+        .then(|| Document::begin("files", &Made::of(slice::from_ref(&args.path)), None));
     let watch = Watch::new(console, document.as_ref());
     let compactor = Compactor {
         path: args.path.clone(),

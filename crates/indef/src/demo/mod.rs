@@ -21,6 +21,7 @@ use indef_pipeline::{Cancel, Note, geometry::GeometryChoice, plan::Planner};
 use crate::{
     args::DemoArgs,
     document::{Proof, RunTotals},
+    made::Made,
     notes::Teller,
     outcome::Outcome,
     output::{Console, Name, counted, json},
@@ -89,6 +90,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: DemoPlac
         .map_err(explain)?;
     drop(teller);
     stop_if(cancel)?;
+    let made = Made::of(&planner.paths);
     let result = run::execute_unstored(&planned.roots, planned.files, console, cancel);
     // The roots keep the file system in use.
     drop(planned.roots);
@@ -114,7 +116,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: DemoPlac
         device_reads_after: after.device_reads,
     });
     if console.json {
-        json::print(&document)?;
+        json::print(&document, &made)?;
     } else if !console.quiet {
         let sight = text::Sight {
             before,

@@ -41,7 +41,7 @@ pub(crate) fn step(args: &DemoStepArgs) -> Result<()> {
             let files = age::files(dir);
             let sums = hashes(&files, &cancel)?;
             let measured = measure(&files, &|| None, &cancel)?;
-            json::print(&Measurement {
+            json::print_bare(&Measurement {
                 sha256: sums.iter().map(|sum| hexadecimal(sum)).collect(),
                 read_ns: measured.read.get(),
                 size_bytes: measured.size.get(),

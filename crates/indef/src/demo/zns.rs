@@ -31,6 +31,7 @@ use super::{
 use crate::{
     args::DemoArgs,
     document::{DeviceFacts, Proof, RunDocument},
+    made::Made,
     output::{Console, Ratio, counted, json},
 };
 
@@ -84,7 +85,7 @@ pub(super) fn show(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Resul
     let [before, after] = [measurement(&story.before)?, measurement(&story.after)?];
     let document = story.document(&before, &after)?;
     if console.json {
-        json::print(&document)?;
+        json::print(&document, &Made::of(&[]))?;
     } else if !console.quiet {
         write(
             &mut io::stdout().lock(),

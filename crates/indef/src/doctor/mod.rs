@@ -9,6 +9,7 @@ use std::io;
 use anyhow::{Context, Result};
 
 use crate::{
+    made::Made,
     outcome::Outcome,
     output::{Console, UNPRINTED, json::print},
 };
@@ -18,7 +19,7 @@ use examine::examine;
 pub(crate) fn doctor(console: &Console) -> Result<Outcome> {
     let found = examine();
     let printed = if console.json {
-        print(&json::document(&found))
+        print(&json::document(&found), &Made::of(&[]))
     } else if console.quiet {
         Ok(())
     } else {

@@ -9,7 +9,7 @@ use std::{
 use indef_engine::Cancel;
 use serde::Serialize;
 
-use crate::document::SCHEMA;
+use crate::{document::SCHEMA, made::Made};
 
 /// A document `{"schema":…, NAME:[…], …}` while it is written. Entries come from many threads.
 #[derive(Debug)]
@@ -28,16 +28,23 @@ struct Inner {
 }
 
 impl Document {
-    /// Begin the document with the list `name`. `work`, given if its only use is this output, is
-    /// cancelled when stdout is closed.
-    pub(crate) fn begin(name: &str, work: Option<&Cancel>) -> Self {
+    /// Begin the document with where it comes from and the list `name`. `work`, given if its only use is
+    /// this output, is cancelled when stdout is closed.
+    pub(crate) fn begin(name: &str, made: &Made, work: Option<&Cancel>) -> Self {
         let mut inner = Inner {
             out: BufWriter::with_capacity(64 << 10, io::stdout()),
             line: Vec::new(),
             entries: 0,
             error: None,
         };
-        let begun = write!(inner.out, "{{\"schema\":{SCHEMA},\"{name}\":[");
+        let begun = serde_json::to_string(made)
+            .map_err(io::Error::from)
+            .and_then(|made| {
+                write!(
+                    inner.out,
+                    "{{\"schema\":{SCHEMA},\"made\":{made},\"{name}\":["
+                )
+            });
         inner.error = begun.err();
         Self {
             inner: Mutex::new(inner),
@@ -93,12 +100,28 @@ impl Inner {
     }
 }
 
-/// Print a complete document.
+/// Print a complete document, with where it comes from.
 ///
 /// # Errors
 ///
 /// Those of stdout.
-pub(crate) fn print(document: &impl Serialize) -> io::Result<()> {
+pub(crate) fn print(document: &impl Serialize, made: &Made) -> io::Result<()> {
+    print_bare(&WithOrigin { document, made })
+}
+
+#[derive(Serialize)]
+struct WithOrigin<'a, D> {
+    #[serde(flatten)]
+    document: &'a D,
+    made: &'a Made,
+}
+
+/// Print what only indef itself reads.
+///
+/// # Errors
+///
+/// Those of stdout.
+pub(crate) fn print_bare(document: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string(document)?;
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;

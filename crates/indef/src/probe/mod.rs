@@ -4,7 +4,10 @@ mod json;
 mod text;
 mod toml;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    slice,
+};
 
 use anyhow::{Context, Result};
 use indef_core::probe::Phase;
@@ -15,6 +18,7 @@ use indef_pipeline::{
 
 use crate::{
     args::ProbeArgs,
+    made::Made,
     outcome::Outcome,
     output::{Console, Progress, UNPRINTED, json::print},
     signals::{self, Second},
@@ -55,7 +59,10 @@ pub(crate) fn probe(args: &ProbeArgs, console: &Console) -> Result<Outcome> {
         },
     };
     let printed = match (console.json, args.toml) {
-        (true, _) => print(&json::ProbeDocument::new(&probed, kept.as_ref())),
+        (true, _) => print(
+            &json::ProbeDocument::new(&probed, kept.as_ref()),
+            &Made::of(slice::from_ref(&args.path)),
+        ),
         (_, true) => io::stdout()
             .lock()
             .write_all(toml::profile(&probed).as_bytes()),

@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    slice,
     time::SystemTime,
 };
 
@@ -19,6 +20,7 @@ use super::tell::failed;
 use crate::{
     args::{ExportArgs, ExportFormat},
     document::SCHEMA,
+    made::Made,
     output::{Console, Name, UNPRINTED, counted, json},
 };
 
@@ -50,7 +52,8 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Result<()> {
         Some(path) => {
             let document = to_file(&store, args.format, path)?;
             if console.json {
-                json::print(&document).context(UNPRINTED)?;
+                json::print(&document, &Made::of(slice::from_ref(&args.store)))
+                    .context(UNPRINTED)?;
             }
             document
         }

@@ -129,7 +129,7 @@ pub(super) fn import(args: &ImportArgs, console: &Console) -> Result<()> {
         counted(document.files, "file", "files"),
         Name(&args.store)
     );
-    say(console, &document, &line)
+    say(console, &args.store, &document, &line)
 }
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {

@@ -58,7 +58,7 @@ pub(super) fn merge(args: &MergeArgs, console: &Console) -> Result<()> {
         counted(document.ranges as u64, "range", "ranges"),
         counted(document.files as u64, "file", "files")
     );
-    say(console, &document, &line)
+    say(console, &args.store, &document, &line)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

@@ -5,6 +5,7 @@ use std::{
     io::{self, BufReader, Write},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    slice,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -24,6 +25,7 @@ use units::{Bytes, Nanos};
 use super::tell::failed;
 use crate::{
     args::ShowArgs,
+    made::Made,
     output::{Align, Console, Count, Name, Ratio, Table, UNPRINTED, counted, json},
 };
 
@@ -123,7 +125,7 @@ pub(super) fn show(args: &ShowArgs, console: &Console) -> Result<()> {
         .files
         .sort_by(|a, b| b.heat().cmp(&a.heat()).then_with(|| a.name.cmp(&b.name)));
     if console.json {
-        return print_json(&shown).context(UNPRINTED);
+        return print_json(&args.profile, &shown).context(UNPRINTED);
     }
     if console.quiet {
         return Ok(());
@@ -263,8 +265,8 @@ fn error_of(session: &Session) -> String {
     }
 }
 
-fn print_json(shown: &Shown) -> io::Result<()> {
-    let document = json::Document::begin("files", None);
+fn print_json(path: &PathBuf, shown: &Shown) -> io::Result<()> {
+    let document = json::Document::begin("files", &Made::of(slice::from_ref(path)), None);
     shown.files.iter().for_each(|file| document.entry(file));
     let ns = |time: SystemTime| {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();

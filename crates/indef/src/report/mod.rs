@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::{
     args::ReportArgs,
     document::SCHEMA,
+    made::Made,
     outcome::Outcome,
     output::{Console, Name, UNPRINTED, json},
 };
@@ -39,10 +40,13 @@ pub(crate) fn report(args: &ReportArgs, console: &Console) -> Result<Outcome> {
         console.detail(format_args!("{}: written", Name(path)));
     }
     if console.json {
-        json::print(&ReportJson {
-            schema: SCHEMA,
-            inputs: inputs.iter().map(InputJson::from).collect(),
-        })
+        json::print(
+            &ReportJson {
+                schema: SCHEMA,
+                inputs: inputs.iter().map(InputJson::from).collect(),
+            },
+            &Made::of(&args.inputs),
+        )
         .context(UNPRINTED)?;
     } else if !console.quiet && args.html.is_none() {
         text::write(&mut io::stdout().lock(), console, &inputs, args.top).context(UNPRINTED)?;
@@ -70,6 +74,7 @@ impl From<&Input> for InputJson {
             Content::Run(run) => (
                 if run.proof.is_some() { "demo" } else { "run" },
                 serde_json::json!({
+                    "made": run.made,
                     "totals": run.totals,
                     "dry_run": run.dry_run,
                     "stopped": run.stopped,

@@ -21,6 +21,7 @@ use indef_pipeline::{
 use crate::{
     args::{BoundArgs, HowArgs, RunArgs, Workers},
     document::RunTotals,
+    made::Made,
     notes::{Teller, tell},
     outcome::Outcome,
     output::{Console, UNPRINTED, json::Document},
@@ -36,7 +37,9 @@ use outcome::{RunRest, untouched_file};
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
-    let document = console.json.then(|| Document::begin("files", None));
+    let document = console
+        .json
+        .then(|| Document::begin("files", &Made::of(&args.paths), None));
     let watch = Watch::new(console, document.as_ref());
     let done = load(args, console, &cancel, document.as_ref())
         .and_then(|work| carry_out(args, work, console, &cancel, &watch));

@@ -92,6 +92,7 @@ fn stop_word(cause: StopCause) -> &'static str {
 pub(crate) fn document(result: &RunResult, totals: RunTotals, dry_run: bool) -> RunDocument {
     RunDocument {
         schema: SCHEMA,
+        made: None,
         files: result.files.iter().map(run_file).collect(),
         totals,
         dry_run,

@@ -16,6 +16,7 @@ use indef_pipeline::{
 
 use crate::{
     args::ScanArgs,
+    made::Made,
     notes::Teller,
     outcome::Outcome,
     output::{Console, UNPRINTED, json::Document},
@@ -44,13 +45,16 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         Note::NoWeights { why, .. } => console.detail(format_args!("no times: {why}")),
         note => {
             if let (Note::Walk, true) = (note, console.json) {
-                document.get_or_init(|| Document::begin("files", Some(&cancel)));
+                document.get_or_init(|| {
+                    Document::begin("files", &Made::of(&args.paths), Some(&cancel))
+                });
             }
             teller.tell(note);
         }
     };
     let visit = |file: &FileScan| {
-        if let Some(document) = document.get() {
+        let is_listed = !args.only_fragmented || file.extents > file.ideal;
+        if let (Some(document), true) = (document.get(), is_listed) {
             document.entry(&FileJson::from(file));
         }
     };

@@ -27,6 +27,7 @@ use indef_pipeline::{
 
 use crate::{
     args::TopArgs,
+    made::Made,
     notes::tell,
     outcome::Outcome,
     output::{Console, UNPRINTED, json},
@@ -79,7 +80,10 @@ fn once(args: &TopArgs, mut watch: Watch, console: &Console, cancel: &Cancel) ->
     watch.survey(begin.elapsed(), None, cancel);
     let snapshot = watch.snapshot(begin.elapsed(), None);
     let printed = if console.json {
-        json::print(&document::TopDocument::new(&snapshot))
+        json::print(
+            &document::TopDocument::new(&snapshot),
+            &Made::of(&args.paths),
+        )
     } else if console.quiet {
         Ok(())
     } else {

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use crate::{
     document::SCHEMA,
+    made::Made,
     outcome::Outcome,
-    output::{Console, UNPRINTED},
+    output::{Console, UNPRINTED, json},
 };
 
 #[derive(Serialize)]
@@ -61,10 +62,7 @@ pub(super) fn check(console: &Console) -> Result<Outcome> {
             schema: SCHEMA,
             layers,
         };
-        let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, &document)
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(out))
+        json::print(&document, &Made::of(&[]))
     } else if console.quiet {
         Ok(())
     } else {

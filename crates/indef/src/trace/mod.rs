@@ -19,8 +19,9 @@ use rustix::{
 
 use crate::{
     args::{LayerName, TraceArgs},
+    made::Made,
     outcome::Outcome,
-    output::{Console, UNPRINTED},
+    output::{Console, UNPRINTED, json},
     refusal::explain,
     signals,
 };
@@ -99,9 +100,7 @@ fn report(args: &TraceArgs, console: &Console, live: &Live) -> io::Result<()> {
     }
     if console.json {
         let document = TraceDocument::new(live, args.top, args.bound_percent());
-        let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, &document)?;
-        return io::Write::write_all(&mut out, b"\n");
+        return json::print(&document, &Made::of(args.output.as_slice()));
     }
     if console.quiet {
         return Ok(());

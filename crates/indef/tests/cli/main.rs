@@ -18,6 +18,7 @@ mod loop_swapped;
 mod loop_top;
 mod loop_trace_screen;
 mod loop_unit;
+mod made;
 mod profile;
 mod refusals;
 mod report;
