@@ -258,9 +258,9 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How many files to list for each input
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub(crate) top: usize,
+    /// How many files to list for each input [default: 20; 1000 with --html]
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
 }
 
 /// Show the whole pipeline at work on a file system of its own

@@ -1,230 +1,306 @@
-//! One self-contained HTML page: inline styles and drawings, nothing loaded, nothing run.
+//! One self-contained HTML page: inline styles and drawings, and nothing loaded. askama escapes whatever comes from
+//! files. One script of a few lines searches the tables; the page is whole without it, and allows no other.
 
-use std::fmt::{self, Write as _};
-
+use askama::Template;
+use indef_core::plan::PlanOptions;
 use units::Bytes;
 
 use super::{
-    input::{Content, Input, PlanInput},
-    markup::{LEGEND, Text, file_map},
-    summary::{Fact, Tone, plan_facts, run_facts, worst_runs},
+    input::{Content, Input, PlanInput, RunInput},
+    picture::{LEGEND, Picture},
+    reads::Reads,
+    summary::{Fact, Tone, plan_facts, run_facts},
 };
 use crate::{
-    document::{FileMap, FileStatus, RunDocument},
+    document::{FileStatus, RunFile},
+    made::Made,
     output::{Count, Gain, Name, counted},
 };
 
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("search.js");
+/// SHA-256 of the script, in base64: the only one that a browser is to run on the page.
+const SCRIPT_HASH: &str = "DXxxwLvxkVQM213un30+vj718hDP1ygyyx+aHioIjRQ=";
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    version: &'static str,
+    style: &'static str,
+    script: &'static str,
+    script_hash: &'static str,
+    legend: [(&'static str, &'static str); 6],
+    parts: Vec<Part<'a>>,
+}
+
+/// A plan or a run.
+struct Part<'a> {
+    kind: &'static str,
+    source: String,
+    verdict: Verdict,
+    /// Where it comes from: pairs of a name and a text.
+    origin: Vec<(&'static str, String)>,
+    facts: Vec<Fact>,
+    io_size: Bytes,
+    pictures: Vec<Picture>,
+    columns: &'static [(&'static str, &'static str)],
+    rows: Vec<Row<'a>>,
+    left_out: u64,
+    /// The measure by which ranges were chosen, for those who ask.
+    priority: Option<String>,
+}
+
+/// What it comes to.
+struct Verdict {
+    text: String,
+    tone: &'static str,
+}
+
+/// A line of the table: the path, then words and numbers.
+struct Row<'a> {
+    path: String,
+    tone: &'static str,
+    cells: Vec<std::borrow::Cow<'a, str>>,
+}
+
 /// The whole page.
-pub(super) fn page(inputs: &[Input], top: usize) -> Result<String, fmt::Error> {
-    let mut out = String::with_capacity(64 << 10);
-    out.push_str(concat!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
-        "<meta name=\"generator\" content=\"indef ",
-        env!("CARGO_PKG_VERSION"),
-        "\">\n<title>indef report</title>\n<style>\n",
-        include_str!("style.css"),
-        "</style>\n</head>\n<body>\n<header>\n<h1>indef report</h1>\n"
-    ));
-    writeln!(
-        out,
-        "<p class=\"quiet\">{}: what was fragmented, what moved, and what it cost.</p>\n</header>\n<main>",
-        counted(inputs.len() as u64, "plan or run", "plans and runs")
-    )?;
-    for (n, input) in inputs.iter().enumerate() {
-        let source = Name(&input.source);
+pub(super) fn page(inputs: &[Input]) -> Result<String, askama::Error> {
+    let parts = inputs.iter().map(|input| {
+        let source = Name(&input.source).to_string();
         match &input.content {
-            Content::Run(run) => run_section(&mut out, n, &source, run, top)?,
-            Content::Plan(plan) => plan_section(&mut out, n, &source, plan)?,
+            Content::Run(run) => run_part(source, run),
+            Content::Plan(plan) => plan_part(source, plan),
         }
+    });
+    Page {
+        version: env!("INDEF_VERSION"),
+        style: STYLE,
+        script: SCRIPT,
+        script_hash: SCRIPT_HASH,
+        legend: LEGEND,
+        parts: parts.collect(),
     }
-    writeln!(
-        out,
-        "</main>\n<footer>Made by indef {}. DoF is the number of extents of a file ÷ the number it would ideally have; \
-         sizes are binary.</footer>\n</body>\n</html>",
-        env!("CARGO_PKG_VERSION")
-    )?;
-    Ok(out)
+    .render()
 }
 
-fn run_section(
-    out: &mut String,
-    n: usize,
-    source: &Name<'_>,
-    run: &RunDocument,
-    top: usize,
-) -> fmt::Result {
-    let kind = match (&run.proof, run.dry_run) {
-        (Some(_), _) => "Demo",
-        (None, true) => "Dry run",
-        (None, false) => "Run",
-    };
-    heading(out, n, kind, source)?;
-    tiles(out, &run_facts(run))?;
-    maps(
-        out,
-        &run.maps,
-        "in how many fragments the slice is. The bar below shows where on the device the file lies, \
-         before and after on the same stretch of it.",
-    )?;
-    files_table(out, run, top)?;
-    out.push_str("</section>\n");
-    Ok(())
+fn run_part(source: String, input: &RunInput) -> Part<'_> {
+    let (run, files) = (&input.document, &input.files);
+    let io_size = PlanOptions::default().io_size;
+    let pictures: Vec<_> = run
+        .maps
+        .iter()
+        .map(|map| Picture::new(map, io_size))
+        .collect();
+    Part {
+        kind: match (&run.proof, run.dry_run) {
+            (Some(_), _) => "Demo",
+            (None, true) => "Dry run",
+            (None, false) => "Run",
+        },
+        source,
+        verdict: run_verdict(input, &pictures, io_size),
+        origin: run.made.as_deref().map(origin).unwrap_or_default(),
+        facts: run_facts(run, files),
+        io_size,
+        pictures,
+        columns: &[
+            ("Engine", "word"),
+            ("Status", "word status"),
+            ("Extents before", ""),
+            ("after", ""),
+            ("Relocated", ""),
+        ],
+        rows: files.worst().iter().map(run_row).collect(),
+        left_out: files.left_out(),
+        priority: None,
+    }
 }
 
-fn plan_section(out: &mut String, n: usize, source: &Name<'_>, plan: &PlanInput) -> fmt::Result {
-    heading(out, n, "Plan", source)?;
-    tiles(out, &plan_facts(plan))?;
-    let meaning = format!(
-        "how many fragments a read of {} meets there, now and if everything goes as planned.",
-        plan.io_size()
-    );
-    maps(out, &plan.maps(), &meaning)?;
-    plan_table(out, plan)?;
-    out.push_str("</section>\n");
-    Ok(())
-}
-
-fn heading(out: &mut String, n: usize, kind: &str, source: &Name<'_>) -> fmt::Result {
-    writeln!(
-        out,
-        "<section aria-labelledby=\"s{n}\">\n<h2 id=\"s{n}\">{kind} <code>{}</code></h2>",
-        Text(source)
-    )
-}
-
-fn tiles(out: &mut String, facts: &[Fact]) -> fmt::Result {
-    out.push_str("<dl class=\"tiles\">\n");
-    for fact in facts {
-        let tone = match fact.tone {
-            Tone::Plain => "",
-            Tone::Good => " class=\"good\"",
-            Tone::Warn => " class=\"warn\"",
-            Tone::Bad => " class=\"bad\"",
+fn run_verdict(input: &RunInput, pictures: &[Picture], io_size: Bytes) -> Verdict {
+    let (run, files) = (&input.document, &input.files);
+    let totals = &run.totals;
+    let moved = counted(totals.files_moved, "file", "files");
+    let read = reads_of(pictures);
+    if totals.files_failed > 0 {
+        let failed = counted(totals.files_failed, "file", "files");
+        return Verdict {
+            text: format!("{failed} failed; {moved} moved. No content was changed."),
+            tone: "bad",
         };
-        write!(
-            out,
-            "<div class=\"tile\"><dt>{}</dt><dd{tone}>{}",
-            Text(&fact.label),
-            Text(&fact.value)
-        )?;
-        if !fact.aside.is_empty() {
-            write!(out, "<small>{}</small>", Text(&fact.aside))?;
-        }
-        out.push_str("</dd></div>\n");
     }
-    out.push_str("</dl>\n");
-    Ok(())
+    if run.dry_run {
+        let files = counted(files.planned_files, "file", "files");
+        let bytes = Bytes(input.files.planned_bytes);
+        return Verdict {
+            text: format!("{files} would move, {bytes} would be written. Nothing was changed."),
+            tone: "",
+        };
+    }
+    if totals.files_moved == 0 {
+        return Verdict {
+            text: "Nothing was worth moving.".to_owned(),
+            tone: "",
+        };
+    }
+    let gain = match read.differ() {
+        true => format!(" A read of {io_size} of the worst ones takes {read} requests."),
+        false => String::new(),
+    };
+    let (before, after) = (Count(files.moved_before), Count(files.moved_after));
+    let rest = match run.stopped {
+        Some(_) => " It was stopped with work left.",
+        None => "",
+    };
+    Verdict {
+        text: format!("{moved} moved: {before} → {after} extents.{gain}{rest}"),
+        tone: if run.stopped.is_some() {
+            "warn"
+        } else {
+            "good"
+        },
+    }
 }
 
-fn maps(out: &mut String, maps: &[FileMap], meaning: &str) -> fmt::Result {
-    if maps.is_empty() {
-        return Ok(());
+fn reads_of(pictures: &[Picture]) -> Reads {
+    let mut all = Reads::default();
+    for picture in pictures {
+        all.join(picture.reads);
     }
-    out.push_str("<h3>Extent maps of the most fragmented files</h3>\n");
-    writeln!(
-        out,
-        "<p class=\"quiet\">Each cell is a slice of the file, from its beginning on; its colour says {}</p>\n\
-         <ul class=\"legend\">",
-        Text(meaning)
-    )?;
-    for (class, text) in LEGEND {
-        writeln!(
-            out,
-            "<li><svg viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"14\" rx=\"2.5\"/></svg>{}</li>",
-            Text(text)
-        )?;
-    }
-    out.push_str("</ul>\n");
-    for map in maps {
-        file_map(out, map)?;
-    }
-    Ok(())
+    all
 }
 
-fn files_table(out: &mut String, run: &RunDocument, top: usize) -> fmt::Result {
-    let (worst, left_out) = worst_runs(run, top);
-    if worst.is_empty() {
-        out.push_str("<p>No files.</p>\n");
-        return Ok(());
+fn run_row(file: &RunFile) -> Row<'_> {
+    let mut status = file.status.as_str().to_owned();
+    if let Some(why) = file.reason.as_deref().or(file.why_no_fewer()) {
+        status = format!("{status}: {why}");
     }
-    out.push_str(
-        "<div class=\"card scroll\"><table><caption>Files</caption>\n<thead><tr><th scope=\"col\" class=\"name\">Path</th>\
-         <th scope=\"col\" class=\"word\">Engine</th><th scope=\"col\" class=\"word\">Status</th>\
-         <th scope=\"col\">Extents before</th><th scope=\"col\">after</th><th scope=\"col\">Relocated</th></tr></thead>\n<tbody>\n",
-    );
-    for file in worst {
-        let path = file.path.to_path().unwrap_or_default();
-        let status = file.status.as_str();
-        let tone = match file.status {
+    Row {
+        path: Name(&file.path.to_path().unwrap_or_default()).to_string(),
+        tone: match file.status {
             FileStatus::Moved => "good",
             FileStatus::Skipped => "quiet",
             FileStatus::Failed => "bad",
-        };
-        write!(
-            out,
-            "<tr><th scope=\"row\" class=\"name\">{}</th><td class=\"word\">{}</td><td class=\"word {tone}\">{status}",
-            Text(Name(&path)),
-            Text(file.engine.as_deref().unwrap_or(&file.fs)),
-        )?;
-        if let Some(reason) = &file.reason {
-            write!(out, ": {}", Text(reason))?;
+        },
+        cells: vec![
+            file.engine.as_deref().unwrap_or(&file.fs).into(),
+            status.into(),
+            Count(file.extents_before).to_string().into(),
+            Count(file.extents_after).to_string().into(),
+            Bytes(file.bytes_relocated).to_string().into(),
+        ],
+    }
+}
+
+fn plan_part(source: String, plan: &PlanInput) -> Part<'_> {
+    let totals = &plan.totals;
+    let files = counted(totals.files_to_move, "file", "files");
+    let verdict = match (totals.files_to_move, plan.reads.differ()) {
+        (0, _) => "Nothing is worth moving.".to_owned(),
+        (_, true) => format!(
+            "{files} would move, {} would be written: a read of {} takes {} requests.",
+            totals.cost,
+            plan.io_size(),
+            plan.reads
+        ),
+        (_, false) => format!("{files} would move, {} would be written.", totals.cost),
+    };
+    let gain = Gain(totals.gain, plan.options());
+    let possible = Gain(totals.total_gain, plan.options());
+    Part {
+        kind: "Plan",
+        source,
+        verdict: Verdict {
+            text: verdict,
+            tone: "",
+        },
+        origin: Vec::new(),
+        facts: plan_facts(plan)
+            .into_iter()
+            .filter(|fact| fact.label != "Gain" || gain.unit() != "IODP")
+            .collect(),
+        io_size: plan.io_size(),
+        pictures: plan.maps().iter().map(Picture::planned).collect(),
+        columns: &[
+            ("Engine", "word"),
+            ("Extents", ""),
+            ("Ranges to move", ""),
+            ("Cost", ""),
+            ("Gain", ""),
+        ],
+        rows: plan
+            .worst
+            .iter()
+            .map(|file| Row {
+                path: Name(&file.path).to_string(),
+                tone: "",
+                cells: vec![
+                    file.engine.as_deref().unwrap_or("none").into(),
+                    Count(file.extents_before).to_string().into(),
+                    Count(file.runs().len() as u64).to_string().into(),
+                    file.cost().to_string().into(),
+                    Gain(file.gain(), plan.options()).to_string().into(),
+                ],
+            })
+            .collect(),
+        left_out: totals.files_to_move.saturating_sub(plan.worst.len() as u64),
+        priority: Some(format!(
+            "Files stand in the order of their gain: {gain} of {possible} {}. Priority (IODP) is the weighted sum of \
+             fragments (DoLF) and unevenness over chips (DoPF) of a range, times its reads.",
+            gain.unit()
+        )),
+    }
+}
+
+/// Where a run was made.
+fn origin(made: &Made) -> Vec<(&'static str, String)> {
+    let mut origin = vec![
+        ("Date", made.time.replace('T', " ").replace('Z', " UTC")),
+        ("Host", made.host.clone()),
+    ];
+    for on in &made.file_systems {
+        let at = on.mounted_at.as_deref().unwrap_or("?");
+        let uuid = on.uuid.as_ref().map(|uuid| format!(", {uuid}"));
+        let text = format!("{} at {at}{}", on.fs, uuid.unwrap_or_default());
+        origin.push(("File system", text));
+        if let Some(device) = on.device.as_ref().or(on.source.as_ref()) {
+            let model = on.model.as_ref().map(|model| format!(" ({model})"));
+            origin.push(("Device", format!("{device}{}", model.unwrap_or_default())));
         }
-        writeln!(
-            out,
-            "</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            Count(file.extents_before),
-            Count(file.extents_after),
-            Bytes(file.bytes_relocated)
-        )?;
     }
-    out.push_str("</tbody></table>\n");
-    more(out, left_out)?;
-    out.push_str("</div>\n");
-    Ok(())
-}
-
-fn plan_table(out: &mut String, plan: &PlanInput) -> fmt::Result {
-    if plan.worst.is_empty() {
-        out.push_str("<p>Nothing is worth moving.</p>\n");
-        return Ok(());
-    }
-    out.push_str(
-        "<div class=\"card scroll\"><table><caption>Files with the highest gain</caption>\n<thead><tr>\
-         <th scope=\"col\" class=\"name\">Path</th><th scope=\"col\" class=\"word\">Engine</th>\
-         <th scope=\"col\">Extents</th><th scope=\"col\">Ranges to move</th><th scope=\"col\">Cost</th>\
-         <th scope=\"col\">Gain</th></tr></thead>\n<tbody>\n",
+    origin.push(("Command", made.command.join(" ")));
+    let version = format!(
+        "indef {}, Linux {} ({})",
+        made.version, made.kernel, made.machine
     );
-    for file in &plan.worst {
-        writeln!(
-            out,
-            "<tr><th scope=\"row\" class=\"name\">{}</th><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            Text(Name(&file.path)),
-            Text(file.engine.as_deref().unwrap_or("none")),
-            Count(file.extents_before),
-            Count(file.runs().len() as u64),
-            file.cost(),
-            Gain(file.gain(), plan.options())
-        )?;
-    }
-    out.push_str("</tbody></table>\n");
-    more(
-        out,
-        plan.totals
-            .files_to_move
-            .saturating_sub(plan.worst.len() as u64),
-    )?;
-    out.push_str("</div>\n");
-    Ok(())
+    origin.push(("Version", version));
+    origin
 }
 
-fn more(out: &mut String, left_out: u64) -> fmt::Result {
-    if left_out > 0 {
-        writeln!(
-            out,
-            "<p class=\"quiet\">and {} (see --top)</p>",
-            counted(left_out, "more file", "more files")
-        )?;
+/// Files that the table does not list.
+fn more(left_out: u64) -> String {
+    format!("and {}", counted(left_out, "more file", "more files"))
+}
+
+/// The class of a fact's value.
+fn tone(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain => "",
+        Tone::Good => "good",
+        Tone::Warn => "warn",
+        Tone::Bad => "bad",
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    #[test]
+    fn the_script_is_the_one_that_is_allowed() {
+        assert_eq!(STANDARD.encode(Sha256::digest(SCRIPT)), SCRIPT_HASH);
+        assert!(!SCRIPT.contains("</") && !STYLE.contains("</"));
+    }
 }

@@ -1,6 +1,7 @@
 //! The inputs of a report: plan files and saved results, distinguished by their content.
 
 use std::{
+    fmt,
     fs::File,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -11,8 +12,11 @@ use indef_core::{
     SkipReason,
     plan::{Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanReader},
 };
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::Value;
 use units::Bytes;
 
+use super::{digest::Digest, reads::Reads};
 use crate::{
     document::{FileMap, RunDocument, SCHEMA},
     extent_map::slice_bytes,
@@ -29,7 +33,14 @@ pub(super) struct Input {
 /// The content of an input.
 pub(super) enum Content {
     Plan(PlanInput),
-    Run(RunDocument),
+    Run(RunInput),
+}
+
+/// The result of a run.
+pub(super) struct RunInput {
+    /// All of the document but its files.
+    pub(super) document: RunDocument,
+    pub(super) files: Digest,
 }
 
 /// A plan, condensed while it is read.
@@ -38,6 +49,8 @@ pub(super) struct PlanInput {
     pub(super) totals: PlanTotals,
     /// The files with the highest gain.
     pub(super) worst: Vec<FilePlan>,
+    /// Requests of a read, over all ranges that are planned.
+    pub(super) reads: Reads,
 }
 
 /// Number of maps in a report of a plan.
@@ -91,7 +104,7 @@ pub(super) fn read(path: &Path, top: usize) -> Result<Input> {
     let content = if is_plan {
         Content::Plan(plan(path, input, top)?)
     } else {
-        Content::Run(run(path, input)?)
+        Content::Run(run(path, input, top)?)
     };
     Ok(Input {
         source: path.to_owned(),
@@ -104,13 +117,22 @@ fn plan(path: &Path, input: impl BufRead, top: usize) -> Result<PlanInput> {
     let mut reader = PlanReader::new(input).map_err(named)?;
     let mut worst: Vec<FilePlan> = Vec::new();
     let keep = top.max(MAPS);
+    let io_size = reader.options().io_size;
+    let mut reads = Reads::default();
     for file in reader.by_ref() {
         let file = file.map_err(named)?;
+        for chunk in file.chunks.iter().filter(|chunk| chunk.dolf > 0) {
+            let now = fragments_in_a_read(chunk, io_size);
+            let then = if chunk.migrates() { 1 } else { now };
+            let windows = chunk.range.len.div_ceil(io_size).max(1);
+            let weight = chunk.reads.max(1) as f64 * windows as f64;
+            reads.add(weight, now as f64, then as f64);
+        }
         if file.migrating().next().is_none() {
             continue;
         }
         worst.push(file);
-        if worst.len() >= keep * 4 {
+        if worst.len() >= keep.saturating_mul(2) {
             shorten(&mut worst, keep);
         }
     }
@@ -119,6 +141,7 @@ fn plan(path: &Path, input: impl BufRead, top: usize) -> Result<PlanInput> {
         options: reader.options().clone(),
         totals: *reader.totals(),
         worst,
+        reads,
     })
 }
 
@@ -127,15 +150,20 @@ fn shorten(files: &mut Vec<FilePlan>, keep: usize) {
     files.truncate(keep);
 }
 
-fn run(path: &Path, input: impl Read) -> Result<RunDocument> {
-    let document: serde_json::Value = serde_json::from_reader(input).map_err(|error| {
-        anyhow!(
-            "{}: neither a plan nor a JSON document ({}): give a file from `indef plan -o` or `indef run --json`",
-            Name(path),
-            error
-        )
-    })?;
-    match document.get("schema").and_then(serde_json::Value::as_u64) {
+fn run(path: &Path, input: impl Read, top: usize) -> Result<RunInput> {
+    let mut json = serde_json::Deserializer::from_reader(input);
+    let read = json.deserialize_map(WholeRun { top });
+    let WholeDocument { fields, files } = read
+        .and_then(|whole| json.end().map(|()| whole))
+        .map_err(|error| match error.is_data() {
+            // The fields of an entry.
+            true => not_a_run(path, &error),
+            false => anyhow!(
+                "{}: neither a plan nor a JSON document ({error}): give a file from `indef plan -o` or `indef run --json`",
+                Name(path)
+            ),
+        })?;
+    match fields.get("schema").and_then(Value::as_u64) {
         Some(SCHEMA) => {}
         Some(other) => bail!(
             "{}: schema {other}, but this indef reads schema {SCHEMA}: make it again with `indef run --json`",
@@ -146,12 +174,52 @@ fn run(path: &Path, input: impl Read) -> Result<RunDocument> {
             Name(path)
         ),
     }
-    serde_json::from_value(document).map_err(|error| {
-        anyhow!(
-            "{}: not the result of a run ({error}): give a file from `indef plan -o` or `indef run --json`",
-            Name(path)
-        )
-    })
+    let document =
+        serde_json::from_value(Value::Object(fields)).map_err(|error| not_a_run(path, &error))?;
+    Ok(RunInput { document, files })
+}
+
+fn not_a_run(path: &Path, error: &serde_json::Error) -> anyhow::Error {
+    anyhow!(
+        "{}: not the result of a run ({error}): give a file from `indef plan -o` or `indef run --json`",
+        Name(path)
+    )
+}
+
+/// A document whose files, of which there may be hundreds of thousands, are condensed.
+struct WholeDocument {
+    /// All fields but the files, whose place an empty list takes.
+    fields: serde_json::Map<String, Value>,
+    files: Digest,
+}
+
+struct WholeRun {
+    top: usize,
+}
+
+impl<'de> Visitor<'de> for WholeRun {
+    type Value = WholeDocument;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WholeDocument, A::Error> {
+        let mut whole = WholeDocument {
+            fields: serde_json::Map::new(),
+            files: Digest::new(self.top),
+        };
+        while let Some(key) = map.next_key::<String>()? {
+            let schema = whole.fields.get("schema").and_then(Value::as_u64);
+            if key == "files" && schema.is_none_or(|schema| schema == SCHEMA) {
+                whole.files = map.next_value_seed(Digest::new(self.top))?;
+                whole.fields.insert(key, Value::Array(Vec::new()));
+            } else {
+                whole.fields.insert(key, map.next_value()?);
+            }
+        }
+        Ok(whole)
+    }
 }
 
 /// A plan knows how fragmented each range is, not where its extents lie: here a slice is at least

@@ -1,8 +1,10 @@
 //! `indef report`: plans and results of runs, before and after, as text, HTML or JSON.
 
+mod digest;
 mod html;
 mod input;
-mod markup;
+mod picture;
+mod reads;
 mod summary;
 mod text;
 
@@ -18,15 +20,18 @@ use crate::{
     outcome::Outcome,
     output::{Console, Name, UNPRINTED, json},
 };
-use input::{Content, Input};
+use input::{Content, Input, RunInput};
 pub(crate) use summary::{rate, times_fewer};
 pub(crate) use text::{run_files as write_run_files, write_run};
 
 /// Read the inputs, and show them.
 pub(crate) fn report(args: &ReportArgs, console: &Console) -> Result<Outcome> {
+    let top = args
+        .top
+        .unwrap_or(if args.html.is_some() { 1000 } else { 20 });
     let mut inputs = Vec::new();
     for path in &args.inputs {
-        match input::read(path, args.top) {
+        match input::read(path, top) {
             Ok(input) => inputs.push(input),
             Err(error) => console.error(format_args!("{error:#}"), ""),
         }
@@ -35,7 +40,7 @@ pub(crate) fn report(args: &ReportArgs, console: &Console) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     if let Some(path) = &args.html {
-        let page = html::page(&inputs, args.top).context("cannot write HTML")?;
+        let page = html::page(&inputs).context("cannot write HTML")?;
         fs::write(path, page).with_context(|| format!("{}: cannot write the page", Name(path)))?;
         console.detail(format_args!("{}: written", Name(path)));
     }
@@ -49,7 +54,7 @@ pub(crate) fn report(args: &ReportArgs, console: &Console) -> Result<Outcome> {
         )
         .context(UNPRINTED)?;
     } else if !console.quiet && args.html.is_none() {
-        text::write(&mut io::stdout().lock(), console, &inputs, args.top).context(UNPRINTED)?;
+        text::write(&mut io::stdout().lock(), console, &inputs, top).context(UNPRINTED)?;
     }
     Ok(Outcome::Done)
 }
@@ -71,7 +76,10 @@ struct InputJson {
 impl From<&Input> for InputJson {
     fn from(input: &Input) -> Self {
         let (kind, content) = match &input.content {
-            Content::Run(run) => (
+            Content::Run(RunInput {
+                document: run,
+                files,
+            }) => (
                 if run.proof.is_some() { "demo" } else { "run" },
                 serde_json::json!({
                     "made": run.made,
@@ -79,8 +87,8 @@ impl From<&Input> for InputJson {
                     "dry_run": run.dry_run,
                     "stopped": run.stopped,
                     "proof": run.proof,
-                    "extents_before": run.files.iter().map(|f| f.extents_before).sum::<u64>(),
-                    "extents_after": run.files.iter().map(|f| f.extents_after).sum::<u64>(),
+                    "extents_before": files.extents_before,
+                    "extents_after": files.extents_after,
                 }),
             ),
             Content::Plan(plan) => (

@@ -3,10 +3,10 @@
 use indef_core::SkipReason;
 use units::{Bytes, Nanos};
 
-use super::input::PlanInput;
+use super::{digest::Digest, input::PlanInput};
 use crate::{
     advice::Advice,
-    document::{FileStatus, Proof, RunDocument, RunFile},
+    document::{Proof, RunDocument},
     output::{Count, Gain, Ratio, counted},
 };
 
@@ -39,11 +39,11 @@ fn fact(label: &str, value: impl ToString, aside: impl ToString, tone: Tone) -> 
 }
 
 /// The facts of a run.
-pub(super) fn run_facts(run: &RunDocument) -> Vec<Fact> {
+pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
     let mut facts = if run.dry_run {
-        dry_facts(run)
+        dry_facts(run, files)
     } else {
-        moved_facts(run)
+        moved_facts(run, files)
     };
     if run.totals.files_failed > 0 {
         let failed = Count(run.totals.files_failed);
@@ -67,11 +67,9 @@ pub(super) fn run_facts(run: &RunDocument) -> Vec<Fact> {
     facts
 }
 
-fn moved_facts(run: &RunDocument) -> Vec<Fact> {
+fn moved_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
     let totals = &run.totals;
-    let moved = || run.files.iter().filter(|f| f.status == FileStatus::Moved);
-    let before: u64 = moved().map(|f| f.extents_before).sum();
-    let after: u64 = moved().map(|f| f.extents_after).sum();
+    let (before, after) = (files.moved_before, files.moved_after);
     let skipped = format!("{} left alone", Count(totals.files_skipped));
     let mut facts = vec![fact(
         "Files moved",
@@ -80,7 +78,7 @@ fn moved_facts(run: &RunDocument) -> Vec<Fact> {
         Tone::Plain,
     )];
     if totals.files_moved > 0 {
-        facts.push(match moved().find_map(RunFile::why_no_fewer) {
+        facts.push(match files.why_no_fewer {
             Some(why) if before == after => {
                 let why = format!("as before: {why}");
                 fact("Their extents", Count(before), why, Tone::Plain)
@@ -158,10 +156,8 @@ fn reclaimed_fact(bytes: u64, growth: i64) -> Fact {
     fact("Given back", Bytes(bytes), measured, tone)
 }
 
-fn dry_facts(run: &RunDocument) -> Vec<Fact> {
-    let moving = || run.files.iter().filter(|f| f.bytes_planned > 0);
-    let bytes: u64 = moving().map(|f| f.bytes_planned).sum();
-    let files = moving().count() as u64;
+fn dry_facts(run: &RunDocument, digest: &Digest) -> Vec<Fact> {
+    let (files, bytes) = (digest.planned_files, digest.planned_bytes);
     let rest = run.totals.files_skipped.saturating_sub(files);
     vec![
         fact(
@@ -259,7 +255,12 @@ pub(super) fn plan_facts(plan: &PlanInput) -> Vec<Fact> {
         0.0
     };
     let gain = Gain(totals.gain, plan.options());
-    vec![
+    let mut facts = Vec::new();
+    if plan.reads.differ() {
+        let per_read = format!("requests for a read of {}", plan.io_size());
+        facts.push(fact("Reads", plan.reads, per_read, Tone::Good));
+    }
+    facts.extend([
         fact(
             "Files to move",
             Count(totals.files_to_move),
@@ -280,23 +281,8 @@ pub(super) fn plan_facts(plan: &PlanInput) -> Vec<Fact> {
             Tone::Plain,
         ),
         fact("Policy", plan.policy_word(), "", Tone::Plain),
-    ]
-}
-
-/// The files to list (failures first, then the most fragmented), and how many are left out.
-pub(super) fn worst_runs(run: &RunDocument, top: usize) -> (Vec<&RunFile>, u64) {
-    let mut files: Vec<&RunFile> = run.files.iter().collect();
-    files.sort_by_key(|f| {
-        let rank = match f.status {
-            FileStatus::Failed => 0,
-            FileStatus::Moved => 1,
-            FileStatus::Skipped => 2,
-        };
-        (rank, std::cmp::Reverse(f.extents_before))
-    });
-    let left_out = files.len().saturating_sub(top) as u64;
-    files.truncate(top);
-    (files, left_out)
+    ]);
+    facts
 }
 
 /// Bytes a second, where the number is meaningful.

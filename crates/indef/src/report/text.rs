@@ -9,8 +9,9 @@ use indef_core::SkipReason;
 use units::Bytes;
 
 use super::{
+    digest::Digest,
     input::{Content, Input, PlanInput},
-    summary::{Fact, Tone, left_alone, plan_facts, run_facts, worst_runs},
+    summary::{Fact, Tone, left_alone, plan_facts, run_facts},
 };
 use crate::{
     document::{FileStatus, RunDocument, RunFile},
@@ -29,15 +30,20 @@ pub(super) fn write(
             writeln!(out)?;
         }
         let (kind, facts) = match &input.content {
-            Content::Run(run) if run.proof.is_some() => ("Demo", run_facts(run)),
-            Content::Run(run) => ("Run", run_facts(run)),
+            Content::Run(run) => {
+                let kind = match run.document.proof {
+                    Some(_) => "Demo",
+                    None => "Run",
+                };
+                (kind, run_facts(&run.document, &run.files))
+            }
             Content::Plan(plan) => ("Plan", plan_facts(plan)),
         };
         writeln!(out, "{} {}", console.out.bold(kind), Name(&input.source))?;
         write_facts(out, console, &facts)?;
         writeln!(out)?;
         match &input.content {
-            Content::Run(run) => run_files(out, console, run, top)?,
+            Content::Run(run) => digest_files(out, console, &run.document, &run.files)?,
             Content::Plan(plan) => plan_files(out, console, plan, top)?,
         }
     }
@@ -93,7 +99,7 @@ pub(crate) fn write_run(
             .out
             .bold(if run.dry_run { "Dry run" } else { "Run" })
     )?;
-    let mut facts = run_facts(run);
+    let mut facts = run_facts(run, &Digest::of(&run.files, 0));
     let mut reasons = skipped.clone();
     for reason in run.files.iter().filter_map(skip_reason) {
         *reasons.entry(reason).or_default() += 1;
@@ -124,13 +130,21 @@ pub(crate) fn run_files(
     run: &RunDocument,
     top: usize,
 ) -> io::Result<()> {
-    let (worst, left_out) = worst_runs(run, top);
+    digest_files(out, console, run, &Digest::of(&run.files, top))
+}
+
+fn digest_files(
+    out: &mut dyn Write,
+    console: &Console,
+    run: &RunDocument,
+    files: &Digest,
+) -> io::Result<()> {
     let bytes = if run.dry_run { "to move" } else { "relocated" };
     let columns = ["before", "after", bytes];
     let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
     columns.extend([("status", Align::Left), ("path", Align::Left)]);
     let mut table = Table::new(&columns);
-    for file in worst {
+    for file in files.worst() {
         let status = match (file.status, file.reason.as_deref()) {
             (FileStatus::Skipped, Some("dry-run")) => "would be moved".to_owned(),
             (status, Some(reason)) => format!("{}: {reason}", status.as_str()),
@@ -155,7 +169,7 @@ pub(crate) fn run_files(
     if !table.is_empty() {
         table.write(out, console.out)?;
     }
-    more(out, console, left_out)
+    more(out, console, files.left_out())
 }
 
 fn plan_files(

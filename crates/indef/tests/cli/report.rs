@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::run;
+use crate::common::{Run, run};
 use serde_json::json;
 
 const EVIL: &str = "/srv/<script>document.title='owned'</script>\"'&amp;\n\u{1b}[31m";
@@ -54,12 +54,25 @@ fn the_page_is_self_contained_and_names_cannot_become_markup() {
     let dir = tempfile::tempdir().unwrap();
     let (_, text) = page(dir.path());
     for foreign in [
-        "<script", "src=", "href=", "http:", "https:", "@import", "url(", "run <b>", "\u{1b}",
+        " src=",
+        "href=",
+        "http:",
+        "https:",
+        "@import",
+        "url(",
+        "run <b>",
+        "\u{1b}",
+        "innerHTML",
     ] {
         assert!(!text.contains(foreign), "{foreign}");
     }
-    assert!(text.contains("&lt;script&gt;"));
-    assert_eq!(text.matches("<svg class=\"map\"").count(), 4);
+    // The search is the only script, and the only one that a browser would run.
+    assert_eq!(text.matches("<script").count(), 1);
+    assert!(text.contains("default-src 'none'") && text.contains("script-src 'sha256-"));
+    assert!(text.contains("&#60;script&#62;"));
+    assert_eq!(text.matches("<svg class=\"map\"").count(), 2);
+    // A tooltip for each cell.
+    assert_eq!(text.matches("<g><title>").count(), 2 * 256);
     for (open, close) in [
         ("<svg", "</svg>"),
         ("<section", "</section>"),
@@ -71,6 +84,83 @@ fn the_page_is_self_contained_and_names_cannot_become_markup() {
             "{open}"
         );
     }
+}
+
+#[test]
+fn the_page_begins_with_where_it_was_made_and_what_came_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, output) = (dir.path().join("run.json"), dir.path().join("page.html"));
+    let mut result = result();
+    result["made"] = json!({"time": "2026-11-26T14:50:00Z", "time_ns": 1, "host": "db-17 <i>", "version": "0.1.0",
+        "kernel": "6.12.57", "machine": "x86_64", "command": ["indef", "run", "--json", "/srv"],
+        "directory": null, "paths": [], "file_systems": [{"fs": "ext4", "uuid": "0c9c-61f5",
+        "mounted_at": "/srv", "source": "/dev/sda1", "device": "/dev/sda", "model": "DISK 7"}]});
+    let page = |result: &serde_json::Value| {
+        fs::write(&input, result.to_string()).unwrap();
+        let ran = run([
+            "report".as_ref(),
+            input.as_os_str(),
+            "--html".as_ref(),
+            output.as_os_str(),
+        ]);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        fs::read_to_string(&output).unwrap()
+    };
+    let text = page(&result);
+    for part in [
+        "2026-11-26 14:50:00 UTC",
+        "db-17 &#60;i&#62;",
+        "ext4 at /srv, 0c9c-61f5",
+        "/dev/sda (DISK 7)",
+        "indef run --json /srv",
+    ] {
+        assert!(text.contains(part), "{part}");
+    }
+    let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}"));
+    assert!(place("1 file failed") < place("2026-11-26"));
+    assert!(place("2026-11-26") < place("The worst files"));
+    assert!(place("The worst files") < place("<h3>Files"));
+    // 512 blocks in pieces, of which a read of 128 KiB meets 32, then one.
+    assert!(text.contains("32.0 → 1.00"), "{text}");
+    assert!(text.contains("from 8 KiB: 32.0 requests for a read, then 1.00"));
+    // Contents that were no failure.
+    result["files"] = json!([result["files"][0]]);
+    result["totals"]["files_failed"] = json!(0);
+    assert!(page(&result).contains("1 file moved: 512 → 1 extents. A read of 128 KiB"));
+}
+
+#[test]
+fn a_report_of_many_files_needs_little_memory() {
+    use std::io::Write;
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("run.json");
+    let mut many = result();
+    let file = many["files"][0].clone();
+    many["files"] = json!([]);
+    let whole = many.to_string();
+    let (head, tail) = whole.split_once("\"files\":[").unwrap();
+    let mut out = std::io::BufWriter::new(fs::File::create(&input).unwrap());
+    write!(out, "{head}\"files\":[").unwrap();
+    for n in 0..50_000_u64 {
+        let mut file = file.clone();
+        file["path"] = json!(format!("/srv/with/some/folders/file-{n}"));
+        file["extents_before"] = json!(n + 1);
+        let comma = if n == 0 { "" } else { "," };
+        write!(out, "{comma}{file}").unwrap();
+    }
+    write!(out, "{tail}").unwrap();
+    out.into_inner().unwrap();
+    // Half of what the document takes on disk.
+    let limit = fs::metadata(&input).unwrap().len() / 2 / 1024;
+    let script = format!("ulimit -d {limit}; exec \"$0\" report --json \"$1\"");
+    let ran = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_indef")])
+        .arg(&input)
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let told = &ran.json()["inputs"][0];
+    assert_eq!(told["extents_before"], 50_000_u64 * 50_001 / 2);
+    assert_eq!(told["extents_after"], 50_000);
 }
 
 #[test]
@@ -151,8 +241,11 @@ fn a_browser_understands_the_page() {
     }
     let dom = fs::read_to_string(dump).unwrap();
     assert!(dom.contains("<title>indef report</title>"), "{dom}");
-    assert_eq!(dom.matches("<svg class=\"map\"").count(), 4);
+    assert_eq!(dom.matches("<svg class=\"map\"").count(), 2);
     assert!(dom.contains("<h2") && dom.contains("<caption>Files</caption>"));
+    // The script was allowed to run: it shows the search.
+    assert!(dom.contains("<label>Search"), "{dom}");
+    assert!(!dom.contains("owned</title>"), "{dom}");
 }
 
 fn in_path(name: &str) -> bool {

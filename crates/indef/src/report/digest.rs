@@ -1,0 +1,120 @@
+//! The files of a run, condensed while they are read: sums of all, and the worst ones.
+
+use std::{cmp::Reverse, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
+
+use crate::document::{FileStatus, RunFile};
+
+/// What a report needs of a run's files, however many there are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Digest {
+    /// How many files to keep.
+    top: usize,
+    pub(super) files: u64,
+    pub(super) extents_before: u64,
+    pub(super) extents_after: u64,
+    /// Of files that moved.
+    pub(super) moved_before: u64,
+    pub(super) moved_after: u64,
+    /// Files with something worth moving, and its bytes.
+    pub(super) planned_files: u64,
+    pub(super) planned_bytes: u64,
+    /// Why the first of those that have as many extents as before has them.
+    pub(super) why_no_fewer: Option<&'static str>,
+    worst: Vec<RunFile>,
+}
+
+impl Digest {
+    /// Of no file yet; the `top` worst are kept.
+    pub(super) fn new(top: usize) -> Self {
+        Self {
+            top,
+            ..Self::default()
+        }
+    }
+
+    /// Of these files.
+    pub(super) fn of(files: &[RunFile], top: usize) -> Self {
+        let mut digest = Self::new(top);
+        for file in files {
+            digest.count(file);
+        }
+        let mut worst: Vec<&RunFile> = files.iter().collect();
+        worst.sort_by_key(|file| rank(file));
+        digest.worst = worst.into_iter().take(top).cloned().collect();
+        digest
+    }
+
+    fn count(&mut self, file: &RunFile) {
+        self.files += 1;
+        self.extents_before += file.extents_before;
+        self.extents_after += file.extents_after;
+        if file.status == FileStatus::Moved {
+            self.moved_before += file.extents_before;
+            self.moved_after += file.extents_after;
+            self.why_no_fewer = self.why_no_fewer.or(file.why_no_fewer());
+        }
+        if file.bytes_planned > 0 {
+            self.planned_files += 1;
+            self.planned_bytes += file.bytes_planned;
+        }
+    }
+
+    fn add(&mut self, file: RunFile) {
+        self.count(&file);
+        self.worst.push(file);
+        if self.worst.len() > self.top.saturating_mul(2) {
+            self.shorten();
+        }
+    }
+
+    fn shorten(&mut self) {
+        self.worst.sort_by_key(rank);
+        self.worst.truncate(self.top);
+    }
+
+    /// The worst files: failures first, then those that moved, the most fragmented ones first.
+    pub(super) fn worst(&self) -> &[RunFile] {
+        &self.worst
+    }
+
+    /// How many files are not among them.
+    pub(super) fn left_out(&self) -> u64 {
+        self.files - self.worst.len() as u64
+    }
+}
+
+fn rank(file: &RunFile) -> (u8, Reverse<u64>) {
+    let status = match file.status {
+        FileStatus::Failed => 0,
+        FileStatus::Moved => 1,
+        FileStatus::Skipped => 2,
+    };
+    (status, Reverse(file.extents_before))
+}
+
+/// Reads the list of files of a document.
+impl<'de> DeserializeSeed<'de> for Digest {
+    type Value = Self;
+
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Self, D::Error> {
+        input.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Digest {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the files of a run")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut files: A) -> Result<Self, A::Error> {
+        while let Some(file) = files.next_element::<RunFile>()? {
+            self.add(file);
+        }
+        self.shorten();
+        Ok(self)
+    }
+}
