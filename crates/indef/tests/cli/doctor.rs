@@ -37,14 +37,15 @@ fn every_field_is_documented() {
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
     let document = ran.json();
     let layer = &document["trace"]["layers"][0];
-    for object in [
+    // In a chroot there may be none.
+    let file_systems = document["file_systems"].as_array().unwrap();
+    for object in file_systems.iter().take(1).chain([
         &document,
-        &document["file_systems"][0],
         &document["capabilities"][0],
         &document["trace"],
         layer,
         &document["state"],
-    ] {
+    ]) {
         for field in object.as_object().unwrap().keys() {
             let named = [format!("`{field}`"), format!("`{field}[]`")];
             let head = ["schema", "made", "path_bytes"].contains(&field.as_str());
@@ -182,6 +183,10 @@ fn a_user_learns_what_root_would_add() {
 fn a_container_without_proc_and_sys_gets_an_answer() {
     if !is_root() {
         return;
+    }
+    let allowed = Command::new("unshare").args(["--mount", "true"]).ran();
+    if allowed.status != 0 {
+        return scratch_fs::skip("mounts cannot be unshared here");
     }
     let inside = |hide: &str| -> Ran {
         let script = format!("{hide}; exec \"$0\" doctor --json");

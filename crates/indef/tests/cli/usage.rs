@@ -218,8 +218,9 @@ fn man_pages_are_complete_and_render_without_a_warning() {
             "{name}"
         );
     }
-    if !scratch_fs::require_program("man") {
-        return;
+    // Not among the packages that tests are given: small systems have none.
+    if Command::new("man").arg("--version").output().is_err() {
+        return scratch_fs::skip("man is not installed");
     }
     for (page, _) in &pages {
         let ran = Command::new("man")
