@@ -157,18 +157,26 @@ fn the_version_names_the_commit_of_a_checkout() {
     if !project.join(".git").exists() {
         return scratch_fs::skip("no checkout");
     }
-    let git = Command::new("git")
-        .arg("-C")
-        .arg(&project)
-        .args(["rev-parse", "HEAD"])
-        .output();
-    match git.map(Ran::from) {
-        Ok(head) if head.status == 0 => {
-            let commit = &head.out[..12];
-            assert_eq!(version, format!("{package} ({commit})"));
-        }
-        _ => scratch_fs::skip("git does not tell the commit"),
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(&project).args(arguments);
+        git.output().is_ok_and(|output| output.status.success())
+    };
+    if !git(&["rev-parse", "--verify", "HEAD"]) {
+        return scratch_fs::skip("git does not tell the commit");
     }
+    let commit = version.strip_prefix(&format!("{package} ("));
+    let commit = commit.and_then(|rest| rest.strip_suffix(')'));
+    let commit = commit.unwrap_or_else(|| panic!("{version}"));
+    assert!(
+        commit.len() == 12 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{version}"
+    );
+    // Not another project's; somebody may have committed since it was built.
+    assert!(
+        git(&["merge-base", "--is-ancestor", commit, "HEAD"]),
+        "{version}"
+    );
 }
 
 #[test]
