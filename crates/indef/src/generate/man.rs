@@ -71,7 +71,9 @@ pub(super) fn write(command: Command, dir: &Path) -> io::Result<()> {
 }
 
 fn write_built(command: &Command, above: Option<&str>, dir: &Path) -> io::Result<()> {
-    let man = Man::new(command.clone()).manual("User Commands");
+    let man = Man::new(command.clone())
+        .source(format!("indef {}", env!("INDEF_VERSION")))
+        .manual("User Commands");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;

@@ -125,3 +125,18 @@ fn loop_progress_stays_away_from_dumb_terminals_pipes_and_quiet_commands() {
     );
     assert!(ran.out.contains("s left"), "{ran:?}");
 }
+
+#[test]
+fn loop_progress_that_is_asked_for_is_written_into_a_pipe_line_by_line() {
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    make(&file, Bytes::mib(8), Bytes::kib(64));
+    let ran = crate::common::indef()
+        .args(["run", "--quiet", "--progress", "always", "--rate", "1MiB"])
+        .arg(&file)
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(!ran.err.contains(['\x1b', '\r']), "{ran:?}");
+    let told = ran.err.lines().filter(|line| line.contains(" of 8 MiB"));
+    assert!((1..=4).contains(&told.count()), "{ran:?}");
+}
