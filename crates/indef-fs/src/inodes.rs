@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use indef_core::layout::Layout;
 use units::Bytes;
 
-use crate::{Filesystem, FsKind, btrfs, ext4, xfs};
+use crate::{Evidence, Filesystem, FsKind, btrfs, ext4, xfs};
 
 /// A file system's inodes.
 #[derive(Debug)]
@@ -60,6 +60,15 @@ pub struct InodeChunk {
 }
 
 impl InodeChunk {
+    /// A chunk for inodes that are read one at a time, where that is possible.
+    #[must_use]
+    pub fn single() -> Self {
+        Self {
+            ext4: ext4::Chunk::single(),
+            ..Self::default()
+        }
+    }
+
     /// Forget all inodes, so that they are not taken for newer ones, or for those of another file system.
     pub fn clear(&mut self) {
         self.ext4.clear();
@@ -122,6 +131,16 @@ impl Inodes {
             Kind::Ext4(tables) => tables.layout(expected, &mut chunk.ext4),
             Kind::Xfs(bulk) => bulk.layout(expected, &mut chunk.xfs),
             Kind::Btrfs(tree) => tree.layout(expected, &mut chunk.btrfs),
+        }
+    }
+
+    /// Evidence of the layout of a regular file, if its inode is as expected and there is such
+    /// evidence on this file system. A file with data that has no place yet has none, or one that is
+    /// of the rest; the layout tells.
+    pub fn evidence(&self, expected: &Expected, chunk: &mut InodeChunk) -> Option<Evidence> {
+        match &self.0 {
+            Kind::Ext4(tables) => tables.evidence(expected, &mut chunk.ext4),
+            Kind::Xfs(_) | Kind::Btrfs(_) => None,
         }
     }
 }

@@ -8,7 +8,8 @@ use indef_core::{
     plan::BirthTime,
 };
 use indef_fs::{
-    Expected, Filesystem, FsKind, Inodes, Mapper, Refusal, RootEntry, TargetId, map, partly_reached,
+    Evidence, Expected, Filesystem, FsKind, Inodes, Mapper, Refusal, RootEntry, TargetId, map,
+    partly_reached,
 };
 use rustix::{
     fs::{FileType, Statx, StatxFlags},
@@ -20,7 +21,7 @@ use super::{
     counts::count,
     directory::{Directory, KnownFs, Prefix, RootedPath},
     names::NamesBuilder,
-    seen::{FoundFile, Seen},
+    seen::{FoundFile, UnopenedFile},
     walker::{WalkTask, Walker, identity, is_mount_root, look_at},
 };
 
@@ -64,7 +65,7 @@ impl Walker<'_, '_> {
         let mapped = inodes.have_places();
         let fs = &directory.tree.known.fs;
         let held = self.walk.options.held.then(Vec::new);
-        walk.see(facts.found(place, fs, mapped, held, Ok(known.layout)));
+        walk.see_file(facts.found(place, fs, mapped, held, Ok(known.layout)));
         true
     }
 
@@ -107,18 +108,32 @@ impl Walker<'_, '_> {
             return count(&walk.counts.hard_links);
         }
         let known = (id.0 == directory.node.dev).then_some(&directory.tree.known);
+        let facts = Facts::of(&status);
         if let Some(known) = known
-            && let facts = Facts::of(&status)
             && let Some((layout, mapped)) = self.without_opening(&facts, &status, known)
         {
             let place = prefix.join(name);
             let held = walk.options.held.then(Vec::new);
-            return walk.see(facts.found(place, &known.fs, mapped, held, Ok(layout)));
+            return walk.see_file(facts.found(place, &known.fs, mapped, held, Ok(layout)));
         }
-        let place = prefix.join(name);
+        let mut place = prefix.join(name);
+        let evidence = known.and_then(|known| self.evidence(&facts, &status, known));
+        if let (Some(recall), Some(known), Some(evidence)) = (walk.recall, known, evidence) {
+            let unopened = UnopenedFile {
+                path: std::mem::take(&mut place.path),
+                size: facts.size,
+                allocated: facts.allocated,
+                fs: Arc::clone(&known.fs),
+                evidence,
+            };
+            match recall.recall(unopened) {
+                Ok(()) => return count(&walk.counts.files),
+                Err(unopened) => place.path = unopened.path,
+            }
+        }
         match RootEntry::beside(directory, name, &place.path) {
             Ok(entry) if (entry.id().dev, entry.id().inode) == id => {
-                self.file(entry, place, &status, known);
+                self.file(entry, place, &status, known, evidence);
             }
             // Gone, or replaced by something that was not looked at.
             Ok(_) | Err(Refusal::Skip(SkipReason::Gone)) => count(&walk.counts.vanished),
@@ -126,13 +141,14 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Map a regular file that was found.
+    /// Map a regular file that was found. `evidence` is from before.
     pub(super) fn file(
         &mut self,
         entry: RootEntry,
         place: RootedPath,
         status: &Statx,
         known: Option<&Arc<KnownFs>>,
+        evidence: Option<Evidence>,
     ) {
         let walk = self.walk;
         let facts = Facts::of(status);
@@ -142,7 +158,7 @@ impl Walker<'_, '_> {
             Err(refusal) => {
                 return match known {
                     Some(known) => {
-                        walk.see(facts.found(place, &known.fs, false, None, Err(refusal)));
+                        walk.see_file(facts.found(place, &known.fs, false, None, Err(refusal)));
                     }
                     None => walk.problem(place.path, refusal),
                 };
@@ -165,16 +181,33 @@ impl Walker<'_, '_> {
         if let Some(held) = &mut held
             && let Err(refusal) = note_shared_past(held, whole.end(), &file, path, &mut self.mapper)
         {
-            return walk.see(facts.found(place, fs, false, None, Err(refusal)));
+            return walk.see_file(facts.found(place, fs, false, None, Err(refusal)));
         }
         if let Some(layout) = facts.evident_layout(fs.block_size, walk.options.blocks)
             && held.as_ref().is_none_or(Vec::is_empty)
         {
-            return walk.see(facts.found(place, fs, false, held, Ok(layout)));
+            return walk.see_file(facts.found(place, fs, false, held, Ok(layout)));
         }
         // Blocks that are allocated past the end are never read.
         let result = map(&file, path, whole, walk.options.sync, &mut self.mapper);
-        walk.see(facts.found(place, fs, true, held, result));
+        // Of this layout only if it did not change meanwhile.
+        let evidence = evidence.filter(|before| {
+            self.again.clear();
+            let expected = facts.expected(status);
+            let inodes = known.and_then(|known| known.inodes.as_ref());
+            let now = inodes.and_then(|inodes| inodes.evidence(&expected, &mut self.again));
+            now == Some(*before)
+        });
+        let found = facts.found(place, fs, true, held, result);
+        walk.see_file(FoundFile { evidence, ..found });
+    }
+
+    /// Evidence of the layout of a file, where the walk wants it.
+    fn evidence(&mut self, facts: &Facts, status: &Statx, known: &KnownFs) -> Option<Evidence> {
+        self.walk.recall?;
+        self.use_chunk_of(facts.id.dev);
+        let inodes = known.inodes.as_ref()?;
+        inodes.evidence(&facts.expected(status), &mut self.chunk)
     }
 
     /// The layout if it is known from `facts`, or from the inode; and whether the places in it are
@@ -193,13 +226,7 @@ impl Walker<'_, '_> {
         }
         let inodes = known.inodes.as_ref()?;
         self.use_chunk_of(facts.id.dev);
-        let expected = Expected {
-            inode: facts.id.inode,
-            size: facts.size,
-            allocated: facts.allocated,
-            ctime: (status.stx_ctime.tv_sec, status.stx_ctime.tv_nsec),
-        };
-        let layout = inodes.layout(&expected, &mut self.chunk)?;
+        let layout = inodes.layout(&facts.expected(status), &mut self.chunk)?;
         Some((layout, inodes.have_places()))
     }
 
@@ -259,6 +286,16 @@ impl Facts {
         }
     }
 
+    /// With which its inode must agree.
+    fn expected(&self, status: &Statx) -> Expected {
+        Expected {
+            inode: self.id.inode,
+            size: self.size,
+            allocated: self.allocated,
+            ctime: (status.stx_ctime.tv_sec, status.stx_ctime.tv_nsec),
+        }
+    }
+
     fn found(
         &self,
         place: RootedPath,
@@ -266,8 +303,8 @@ impl Facts {
         mapped: bool,
         held: Option<Vec<HeldExtent>>,
         result: Result<Layout, Refusal>,
-    ) -> Seen {
-        Seen::File(FoundFile {
+    ) -> FoundFile {
+        FoundFile {
             path: place.path,
             root_len: place.root_len,
             id: self.id,
@@ -278,8 +315,9 @@ impl Facts {
             fs: Arc::clone(fs),
             mapped,
             held,
+            evidence: None,
             result,
-        })
+        }
     }
 
     /// The layout of a file that has at most one block, which needs no look.

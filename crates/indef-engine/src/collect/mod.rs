@@ -4,7 +4,8 @@
 //! its directory), a file with at most one block is never opened, for root on ext4 one with at most four
 //! extents neither, on XFS and Btrfs one in one piece, and most others cost seven system calls (`statx`;
 //! `openat`, `statx` and `close` to be sure of the file without opening it; `openat`, one FIEMAP,
-//! `close`). Memory stays small because nothing is remembered of a file: findings go to the visitor
+//! `close`). Who remembers the layouts of an earlier walk by their evidence can have these not opened
+//! again ([`collect_recalling`]). Memory stays small because nothing is remembered of a file: findings go to the visitor
 //! by value. Only hard links (files with more than one name) leave a trace, so that each is counted
 //! once.
 //!
@@ -29,7 +30,9 @@ use std::path::PathBuf;
 
 use indef_fs::Roots;
 
-pub use seen::{CollectOptions, CollectSummary, FoundFile, Seen, WalkProblem};
+pub use seen::{
+    CollectOptions, CollectSummary, FoundFile, Recall, Seen, UnopenedFile, WalkProblem,
+};
 
 use self::walker::{Walk, Walker};
 use crate::{Cancel, workers};
@@ -45,6 +48,17 @@ pub fn collect(
     collect_beneath(&Roots::new(), paths, options, cancel, visit)
 }
 
+/// The same, opening no file that `recall` takes.
+pub fn collect_recalling(
+    recall: &dyn Recall,
+    paths: &[PathBuf],
+    options: &CollectOptions,
+    cancel: &Cancel,
+    visit: &(dyn Fn(Seen) + Sync),
+) -> CollectSummary {
+    walk(&Roots::new(), paths, options, Some(recall), cancel, visit)
+}
+
 /// The same, keeping the directories that `paths` lead to in `roots`: a run that is given them
 /// resolves no given path again.
 pub fn collect_beneath(
@@ -54,12 +68,23 @@ pub fn collect_beneath(
     cancel: &Cancel,
     visit: &(dyn Fn(Seen) + Sync),
 ) -> CollectSummary {
+    walk(roots, paths, options, None, cancel, visit)
+}
+
+fn walk(
+    roots: &Roots,
+    paths: &[PathBuf],
+    options: &CollectOptions,
+    recall: Option<&dyn Recall>,
+    cancel: &Cancel,
+    visit: &(dyn Fn(Seen) + Sync),
+) -> CollectSummary {
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(16)),
         jobs => jobs,
     };
     let given = root::identities(paths);
-    let walk = Walk::new(roots, paths, given, options, cancel, visit, jobs);
+    let walk = Walk::new(roots, paths, given, options, cancel, visit, jobs).recalling(recall);
     let work = || Walker::new(&walk).work();
     std::thread::scope(|scope| {
         workers::begin(scope, jobs - 1, work);

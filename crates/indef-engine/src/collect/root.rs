@@ -87,7 +87,7 @@ impl Walker<'_, '_> {
             return count(&walk.counts.vanished);
         }
         let root_len = parent.as_os_str().len();
-        self.file(entry, RootedPath { path, root_len }, status, None);
+        self.file(entry, RootedPath { path, root_len }, status, None, None);
     }
 
     fn root_directory(&self, path: &Path, status: &Statx) -> Option<Arc<Directory>> {

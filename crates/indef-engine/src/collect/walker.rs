@@ -23,7 +23,7 @@ use super::{
     counts::{WalkCounts, count},
     directory::{Directory, KnownFs, Node, OpenCount, Prefix, Tree, open_directory, reopen},
     names::{Names, NamesBuilder},
-    seen::{CollectOptions, Seen, WalkProblem},
+    seen::{CollectOptions, FoundFile, Recall, Seen, WalkProblem},
     work_stack::WorkStack,
 };
 use crate::{Cancel, sync::lock};
@@ -53,6 +53,7 @@ pub(super) struct Walk<'a> {
     pub(super) paths: &'a [PathBuf],
     next_path: AtomicUsize,
     pub(super) options: &'a CollectOptions,
+    pub(super) recall: Option<&'a dyn Recall>,
     pub(super) cancel: &'a Cancel,
     visit: &'a (dyn Fn(Seen) + Sync),
     pub(super) pending: WorkStack<WalkTask>,
@@ -82,6 +83,7 @@ impl<'a> Walk<'a> {
             paths,
             next_path: AtomicUsize::new(0),
             options,
+            recall: None,
             cancel,
             visit,
             pending: WorkStack::new((0..walkers_for_roots).map(|_| WalkTask::Roots).collect()),
@@ -93,16 +95,19 @@ impl<'a> Walk<'a> {
         }
     }
 
-    pub(super) fn see(&self, seen: Seen) {
-        count(match seen {
-            Seen::File(_) => &self.counts.files,
-            Seen::Problem(_) => &self.counts.problems,
-        });
-        (self.visit)(seen);
+    /// The same walk, which opens no file that `recall` takes.
+    pub(super) fn recalling(self, recall: Option<&'a dyn Recall>) -> Self {
+        Self { recall, ..self }
+    }
+
+    pub(super) fn see_file(&self, file: FoundFile) {
+        count(&self.counts.files);
+        (self.visit)(Seen::File(file));
     }
 
     pub(super) fn problem(&self, path: PathBuf, refusal: Refusal) {
-        self.see(Seen::Problem(WalkProblem { path, refusal }));
+        count(&self.counts.problems);
+        (self.visit)(Seen::Problem(WalkProblem { path, refusal }));
     }
 
     pub(super) fn failed(&self, path: PathBuf, operation: &'static str, errno: Errno) {
@@ -157,6 +162,8 @@ pub(super) struct Walker<'w, 'a> {
     buffer: Box<[MaybeUninit<u8>]>,
     pub(super) mapper: Mapper,
     pub(super) chunk: InodeChunk,
+    /// For an inode that is looked at once more.
+    pub(super) again: InodeChunk,
     /// The file system that the chunk is of.
     pub(super) chunk_dev: u64,
 }
@@ -168,6 +175,7 @@ impl<'w, 'a> Walker<'w, 'a> {
             buffer: Box::new_uninit_slice(DIRECTORY_BUFFER),
             mapper: Mapper::default(),
             chunk: InodeChunk::default(),
+            again: InodeChunk::single(),
             chunk_dev: 0,
         }
     }

@@ -27,13 +27,14 @@ use std::{
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
 use linux_abi::ext4::disk::{
-    ExtentEntry, GroupDesc, Incompat, Inode, InodeExtra, InodeFlags, SuperBlock,
+    ExtentEntry, ExtentNode, GroupDesc, Incompat, Inode, InodeExtra, InodeFlags, SuperBlock,
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use crate::{
-    Filesystem, FsKind,
+    Evidence, Filesystem, FsKind,
     device::BlockDevice,
+    evidence::Gathered,
     inodes::{Expected, InodeFacts, hides_files},
 };
 
@@ -43,6 +44,8 @@ const UNUSUAL: InodeFlags = InodeFlags::HUGE_FILE
     .union(InodeFlags::ENCRYPT);
 /// Bytes that are read at once: 64 inodes of 256 bytes.
 const CHUNK: u64 = 16 << 10;
+/// Nodes of an extent tree: of some 80,000 extents with blocks of 4 KiB. Larger ones are mapped.
+const MOST_NODES: usize = 256;
 /// Group descriptors of 16 TiB with blocks of 4 KiB; larger file systems are mapped file by file.
 const MOST_GROUPS: u64 = 1 << 17;
 
@@ -65,9 +68,20 @@ pub(crate) struct InodeTables {
 pub(crate) struct Chunk {
     bytes: Vec<u8>,
     start: u64,
+    /// A buffer for a node of an extent tree.
+    node: Vec<u8>,
+    /// It is read for each inode.
+    single: bool,
 }
 
 impl Chunk {
+    pub(crate) fn single() -> Self {
+        Self {
+            single: true,
+            ..Self::default()
+        }
+    }
+
     /// Forget the bytes, so that they are not taken for newer ones.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -158,16 +172,7 @@ impl InodeTables {
 
     /// The layout of a file, up to its size, if its inode holds all of it and is as expected.
     pub(crate) fn layout(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Layout> {
-        let bytes = self.inode(expected.inode, chunk)?;
-        let inode = Inode::first_of(bytes)?;
-        let nanos = InodeExtra::of(bytes).and_then(InodeExtra::ctime_nanos);
-        let unchanged = inode.size() == expected.size.get()
-            && allocated(inode) == expected.allocated
-            && inode.ctime.get() == expected.ctime.0 as u32
-            && nanos.is_none_or(|nanos| nanos == expected.ctime.1);
-        if !unchanged {
-            return None;
-        }
+        let inode = self.inode_as(expected, chunk)?;
         let range = FileRange::between(FileOffset(0), self.end_of(expected.size));
         let extents = extents(inode, self.block_size)?;
         Some(Layout::new(
@@ -176,6 +181,75 @@ impl InodeTables {
                 .filter_map(|extent| extent.clip(range))
                 .collect(),
         ))
+    }
+
+    /// Evidence of the layout of a file, if its inode is as expected: what its inode and all of its
+    /// extent tree hold.
+    pub(crate) fn evidence(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Evidence> {
+        let mut node = std::mem::take(&mut chunk.node);
+        let evidence = self.gather(expected, chunk, &mut node);
+        chunk.node = node;
+        evidence
+    }
+
+    fn gather(
+        &self,
+        expected: &Expected,
+        chunk: &mut Chunk,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Evidence> {
+        let inode = self.inode_as(expected, chunk)?;
+        if !has_extents(inode) {
+            return None;
+        }
+        let mut gathered = Gathered::default();
+        for number in [
+            self.block_size,
+            expected.inode,
+            expected.size.get(),
+            expected.allocated.get(),
+            expected.ctime.0 as u64,
+            expected.ctime.1.into(),
+            inode.flags().bits().into(),
+        ] {
+            gathered.number(number);
+        }
+        let root = inode.extents.node()?;
+        gathered.bytes(root.bytes);
+        let (mut depth, mut nodes) = (root.depth, root.children().collect::<Vec<_>>());
+        let mut read = 0;
+        while let Some(below) = depth.checked_sub(1) {
+            let mut next = Vec::new();
+            for block in nodes {
+                read += 1;
+                if read > MOST_NODES {
+                    return None;
+                }
+                buffer.resize(self.block_size as usize, 0);
+                let place = block.checked_mul(self.block_size)?;
+                self.device.read_exact_at(buffer, place).ok()?;
+                let node = ExtentNode::first_of(buffer)?;
+                if node.depth != below {
+                    return None;
+                }
+                gathered.bytes(node.bytes);
+                next.extend(node.children());
+            }
+            (depth, nodes) = (below, next);
+        }
+        Some(gathered.finish())
+    }
+
+    /// The inode of a file, if it is as expected.
+    fn inode_as<'a>(&self, expected: &Expected, chunk: &'a mut Chunk) -> Option<&'a Inode> {
+        let bytes = self.inode(expected.inode, chunk)?;
+        let inode = Inode::first_of(bytes)?;
+        let nanos = InodeExtra::of(bytes).and_then(InodeExtra::ctime_nanos);
+        let unchanged = inode.size() == expected.size.get()
+            && allocated(inode) == expected.allocated
+            && inode.ctime.get() == expected.ctime.0 as u32
+            && nanos.is_none_or(|nanos| nanos == expected.ctime.1);
+        unchanged.then_some(inode)
     }
 
     fn end_of(&self, size: Bytes) -> FileOffset {
@@ -188,9 +262,12 @@ impl InodeTables {
         let group = usize::try_from(index / self.inodes_per_group).ok()?;
         let in_table = (index % self.inodes_per_group).checked_mul(self.inode_size)?;
         let place = self.tables.get(group)?.checked_add(in_table)?;
-        let start = place - place % CHUNK;
+        let (start, len) = match chunk.single {
+            true => (place, self.inode_size),
+            false => (place - place % CHUNK, CHUNK),
+        };
         if chunk.bytes.is_empty() || chunk.start != start {
-            chunk.bytes.resize(CHUNK as usize, 0);
+            chunk.bytes.resize(len as usize, 0);
             chunk.start = start;
             // A device may end in the middle of a chunk.
             let length = self.device.read_at(&mut chunk.bytes, start).unwrap_or(0);
@@ -272,11 +349,16 @@ fn allocated(inode: &Inode) -> Bytes {
     Bytes(inode.sectors().saturating_mul(512))
 }
 
-/// The extents that the inode of a regular file holds, if it holds all of them.
-fn extents(inode: &Inode, block_size: u64) -> Option<Vec<Extent>> {
+/// Whether it is a regular file's with an extent tree, and nothing unusual.
+fn has_extents(inode: &Inode) -> bool {
     let flags = inode.flags();
     let usual = flags.contains(InodeFlags::EXTENTS) && !flags.intersects(UNUSUAL);
-    if !inode.is_regular() || !usual {
+    inode.is_regular() && usual
+}
+
+/// The extents that the inode of a regular file holds, if it holds all of them.
+fn extents(inode: &Inode, block_size: u64) -> Option<Vec<Extent>> {
+    if !has_extents(inode) {
         return None;
     }
     let extent = |entry: &ExtentEntry| Extent {

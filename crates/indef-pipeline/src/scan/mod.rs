@@ -2,12 +2,17 @@
 //!
 //! Files stream through: of a million of them only the worst are kept.
 
+mod findings;
 mod heat;
+pub(crate) mod memory;
 mod tally;
 mod upkeep;
 mod verdict;
 
-use std::{path::PathBuf, sync::Mutex};
+use std::{
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
 
 use indef_core::{
     SkipReason,
@@ -17,7 +22,10 @@ use indef_core::{
 };
 use indef_engine::{
     Cancel,
-    collect::{CollectOptions, CollectSummary, FoundFile, Seen, collect},
+    collect::{
+        CollectOptions, CollectSummary, FoundFile, Recall, Seen, UnopenedFile, collect,
+        collect_recalling,
+    },
 };
 use indef_fs::{Filesystem, Refusal, free_space};
 use units::Bytes;
@@ -31,7 +39,10 @@ use crate::{
     sync::{into_inner, lock},
     weigh,
 };
+use findings::Findings;
 pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost, ReadCost};
+use memory::Memory;
+pub use memory::{MemoryError, Remembering};
 pub use tally::{FileScan, Tally};
 pub use upkeep::Upkeep;
 pub use verdict::{Gain, Verdict};
@@ -55,6 +66,9 @@ pub struct Scanner {
     pub top: usize,
     /// Number of files examined at the same time; 0 for a default for this machine.
     pub jobs: usize,
+    /// The use of the memory of earlier scans, in indef's state directory. There is none with a
+    /// profile, nor where a geometry is known.
+    pub remembering: Remembering,
 }
 
 /// The findings of a scan.
@@ -64,6 +78,8 @@ pub struct Scanned {
     pub tally: Tally,
     /// The walk in numbers; whether it was cancelled.
     pub summary: CollectSummary,
+    /// Files whose findings are those of an earlier scan, as their layout is the same.
+    pub recalled: u64,
     /// The internal geometries of the devices.
     pub geometries: Geometries,
     /// The heat of the whole profile, if there is one.
@@ -96,6 +112,7 @@ impl Scanner {
             io_size: READAHEAD,
             top: 20,
             jobs: 0,
+            remembering: Remembering::Off,
         }
     }
 
@@ -139,35 +156,59 @@ impl Scanner {
             geometry: geometries.main(),
             ..PlanOptions::default()
         };
+        // Without a geometry nothing is told of where contiguous files lie.
+        let places = heat.is_some() || geometries.any();
+        let remembering = match places {
+            true => Remembering::Off,
+            false => self.remembering,
+        };
+        let memory = Memory::open(remembering, &self.paths, self.io_size, notes);
+        let take = |file: FileScan| {
+            notes.note(Note::File);
+            visit(&file);
+            lock(&tally).add(file);
+        };
+        let refuse = |path: &Path, refusal: &Refusal| notes.note(Note::Refused { path, refusal });
         let look_at = |seen: Seen| match seen {
-            Seen::Problem(problem) => notes.note(Note::Refused {
-                path: &problem.path,
-                refusal: &problem.refusal,
-            }),
+            Seen::Problem(problem) => refuse(&problem.path, &problem.refusal),
             Seen::File(found) => {
-                notes.note(Note::File);
-                match look(&options, &geometries, heat.as_ref(), &engines, found) {
-                    Ok(file) => {
-                        visit(&file);
-                        lock(&tally).add(file);
+                let looked = look(
+                    &options,
+                    &geometries,
+                    heat.as_ref(),
+                    &engines,
+                    memory.as_ref(),
+                    found,
+                );
+                match looked {
+                    Ok(file) => take(file),
+                    Err((path, refusal)) => {
+                        notes.note(Note::File);
+                        refuse(&path, &refusal);
                     }
-                    Err((path, refusal)) => notes.note(Note::Refused {
-                        path: &path,
-                        refusal: &refusal,
-                    }),
                 }
             }
         };
         let collect_options = CollectOptions {
             jobs: self.jobs,
             sync: false,
-            // Without a geometry nothing is told of where contiguous files lie.
-            places: heat.is_some() || geometries.any(),
+            places,
             held: true,
             ..CollectOptions::default()
         };
         notes.note(Note::Walk);
-        let summary = collect(&self.paths, &collect_options, cancel, &look_at);
+        let summary = match &memory {
+            Some(memory) => {
+                let recalled = Recalled {
+                    memory,
+                    engines: &engines,
+                    take: &take,
+                };
+                collect_recalling(&recalled, &self.paths, &collect_options, cancel, &look_at)
+            }
+            None => collect(&self.paths, &collect_options, cancel, &look_at),
+        };
+        let recalled = memory.map_or(0, |memory| memory.close(summary.cancelled, notes));
         let tally = into_inner(tally);
         let systems = self.file_systems();
         let free_on = |(path, fs): &(&PathBuf, Filesystem)| {
@@ -182,6 +223,7 @@ impl Scanner {
             free_spaces: systems.iter().filter_map(free_on).collect(),
             tally,
             summary,
+            recalled,
             geometries,
             heat,
         })
@@ -203,12 +245,34 @@ impl Scanner {
     }
 }
 
+/// Takes files from the memory.
+struct Recalled<'a> {
+    memory: &'a Memory,
+    engines: &'a Engines,
+    take: &'a (dyn Fn(FileScan) + Sync),
+}
+
+impl Recall for Recalled<'_> {
+    fn recall(&self, file: UnopenedFile) -> Result<(), UnopenedFile> {
+        // Kept are findings about files that can be moved.
+        if self.engines.of(&file.fs).refused.is_some() {
+            return Err(file);
+        }
+        let Some(findings) = self.memory.recall(&file.evidence) else {
+            return Err(file);
+        };
+        (self.take)(findings.of(file.path, file.fs, file.size, file.allocated));
+        Ok(())
+    }
+}
+
 /// Examine one file.
 fn look(
     options: &PlanOptions,
     geometries: &Geometries,
     heat: Option<&Heat>,
     engines: &Engines,
+    memory: Option<&Memory>,
     found: FoundFile,
 ) -> Result<FileScan, (PathBuf, Refusal)> {
     let (layout, skip) = match found.result {
@@ -250,20 +314,22 @@ fn look(
         let sizes = (found.size, found.block_size);
         heat.of(&found.path, &found.id, sizes, &layout, geometries)
     });
-    Ok(FileScan {
-        heat,
-        path: found.path,
-        fs: found.fs,
-        size: found.size,
-        allocated: found.allocated,
+    let findings = Findings {
         extents,
         ideal: layout.ideal_fragments(),
         dolf,
-        dopf,
         worth_moving,
         shared,
-        unreachable,
         saved_requests,
+        unreachable,
+    };
+    if let (Some(memory), Some(evidence), None) = (memory, found.evidence, skip) {
+        memory.keep(evidence, &layout, findings);
+    }
+    Ok(FileScan {
+        heat,
+        dopf,
         skip,
+        ..findings.of(found.path, found.fs, found.size, found.allocated)
     })
 }

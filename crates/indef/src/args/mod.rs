@@ -111,6 +111,9 @@ pub(crate) enum Command {
 ///
 /// Walks the paths in parallel and reads only metadata: it changes nothing and reads no file
 /// content. It does not leave the file systems of the given directories.
+///
+/// On ext4 a scan by root keeps its findings about fragmented files, and the next one of the same
+/// paths opens only those whose inode or extent tree has changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef scan /var/lib/postgresql           the 20 worst files, a histogram, totals\n  \
@@ -148,6 +151,11 @@ pub(crate) struct ScanArgs {
     /// zoned:chips=N[,block=4KiB][,segment=2MiB][,segment-chips=N][,offset=0] [default: auto]
     #[arg(long, value_name = "SPEC", value_parser = selection::geometry)]
     pub(crate) geometry: Option<GeometryChoice>,
+
+    /// Look at all files, also at those whose findings an earlier scan has kept; what it finds is
+    /// kept anew
+    #[arg(long)]
+    pub(crate) full: bool,
 
     #[command(flatten)]
     pub(crate) workers: Workers,

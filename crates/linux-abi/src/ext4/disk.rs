@@ -1,4 +1,4 @@
-//! ext4 as it lies on its device: superblock, group descriptors, inodes and the root of an extent tree
+//! ext4 as it lies on its device: superblock, group descriptors, inodes and the nodes of extent trees
 //! (fs/ext4/ext4.h and fs/ext4/ext4_extents.h, v6.1), as far as a reader of inode tables needs them.
 //!
 //! Integers are little-endian and stand at any address. Members have the kernel's names without their
@@ -218,28 +218,90 @@ impl InodeExtra {
     }
 }
 
-/// The node of an extent tree that lies in the inode: `struct ext4_extent_header`, and entries that are
-/// extents where the depth is 0.
+/// `struct ext4_extent_header`: a node of an extent tree begins with it. Entries of the same size follow:
+/// extents where the depth is 0, else nodes of the next depth.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ExtentRoot {
+struct ExtentHeader {
     magic: U16,
     entries: U16,
     max: U16,
     depth: U16,
     generation: U32,
-    extents: [ExtentEntry; 4],
 }
 
-impl ExtentRoot {
+impl ExtentHeader {
     /// `EXT4_EXT_MAGIC`.
     const MAGIC: u16 = 0xF30A;
+}
 
+/// `struct ext4_extent_idx`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+struct ExtentIndex {
+    block: U32,
+    leaf_lo: U32,
+    leaf_hi: U16,
+    unused: U16,
+}
+
+/// The node of an extent tree that lies in the inode.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+pub struct ExtentRoot([u8; size_of::<ExtentHeader>() + 4 * size_of::<ExtentEntry>()]);
+
+impl ExtentRoot {
     /// The extents, if all of the tree is here.
     #[must_use]
     pub fn leaf(&self) -> Option<&[ExtentEntry]> {
-        let entries = self.extents.get(..self.entries.get().into())?;
-        (self.magic.get() == Self::MAGIC && self.depth.get() == 0).then_some(entries)
+        self.node()?.leaf()
+    }
+
+    /// The node, if it is one.
+    #[must_use]
+    pub fn node(&self) -> Option<ExtentNode<'_>> {
+        ExtentNode::first_of(&self.0)
+    }
+}
+
+/// A node of an extent tree.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtentNode<'a> {
+    /// Nodes between it and the extents; 0 where it has these itself.
+    pub depth: u16,
+    /// The bytes that are in use: its header and its entries.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> ExtentNode<'a> {
+    /// The node at the beginning of these bytes, if it is one and all of it is there.
+    #[must_use]
+    pub fn first_of(bytes: &'a [u8]) -> Option<Self> {
+        let header = first_of::<ExtentHeader>(bytes)?;
+        let len = usize::from(header.entries.get()) * size_of::<ExtentEntry>();
+        let is_node = header.magic.get() == ExtentHeader::MAGIC;
+        Some(Self {
+            depth: header.depth.get(),
+            bytes: bytes.get(..size_of::<ExtentHeader>() + len)?,
+        })
+        .filter(|_| is_node)
+    }
+
+    /// The extents of a node that has them itself.
+    #[must_use]
+    pub fn leaf(&self) -> Option<&'a [ExtentEntry]> {
+        self.entries().filter(|_| self.depth == 0)
+    }
+
+    /// The blocks on the device with the nodes of the next depth; none where it has the extents itself.
+    pub fn children(&self) -> impl Iterator<Item = u64> + use<'a> {
+        let entries = self.entries::<ExtentIndex>().filter(|_| self.depth > 0);
+        let blocks = entries.unwrap_or_default().iter();
+        blocks.map(|index| join(index.leaf_hi.get(), index.leaf_lo))
+    }
+
+    fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> Option<&'a [T]> {
+        <[T]>::ref_from_bytes(&self.bytes[size_of::<ExtentHeader>()..]).ok()
     }
 }
 
@@ -316,8 +378,11 @@ const _: () = {
     assert!(size_of::<InodeExtra>() == 32);
     assert!(offset_of!(InodeExtra, ctime_extra) == 0x4);
     assert!(size_of::<ExtentRoot>() == 60);
-    assert!(offset_of!(ExtentRoot, depth) == 6);
-    assert!(offset_of!(ExtentRoot, extents) == 12);
+    assert!(size_of::<ExtentHeader>() == 12);
+    assert!(offset_of!(ExtentHeader, depth) == 6);
+    assert!(size_of::<ExtentIndex>() == size_of::<ExtentEntry>());
+    assert!(offset_of!(ExtentIndex, leaf_lo) == 4);
+    assert!(offset_of!(ExtentIndex, leaf_hi) == 8);
     assert!(size_of::<ExtentEntry>() == 12);
     assert!(offset_of!(ExtentEntry, len) == 4);
     assert!(offset_of!(ExtentEntry, start_hi) == 6);
@@ -396,13 +461,24 @@ pub const ABI: &[AbiItem] = &[
     AbiItem {
         header: "ext2fs/ext3_extents.h",
         c_type: "struct ext3_extent_header",
-        size: offset_of!(ExtentRoot, extents),
+        size: size_of::<ExtentHeader>(),
         fields: &[
-            ("eh_magic", offset_of!(ExtentRoot, magic)),
-            ("eh_entries", offset_of!(ExtentRoot, entries)),
-            ("eh_depth", offset_of!(ExtentRoot, depth)),
+            ("eh_magic", offset_of!(ExtentHeader, magic)),
+            ("eh_entries", offset_of!(ExtentHeader, entries)),
+            ("eh_depth", offset_of!(ExtentHeader, depth)),
         ],
-        requests: &[("EXT3_EXT_MAGIC", ExtentRoot::MAGIC as u32)],
+        requests: &[("EXT3_EXT_MAGIC", ExtentHeader::MAGIC as u32)],
+    },
+    AbiItem {
+        header: "ext2fs/ext3_extents.h",
+        c_type: "struct ext3_extent_idx",
+        size: size_of::<ExtentIndex>(),
+        fields: &[
+            ("ei_block", offset_of!(ExtentIndex, block)),
+            ("ei_leaf", offset_of!(ExtentIndex, leaf_lo)),
+            ("ei_leaf_hi", offset_of!(ExtentIndex, leaf_hi)),
+        ],
+        requests: &[],
     },
     AbiItem {
         header: "ext2fs/ext3_extents.h",

@@ -155,5 +155,8 @@ proptest! {
             inode[0x2E..0x30].fill(0);
             let _ = mapped(&inode);
         }
+        if let Some(node) = ExtentNode::first_of(&inode[inode.len().min(0x28)..]) {
+            let _ = (node.leaf(), node.children().count());
+        }
     }
 }
