@@ -31,6 +31,8 @@ pub(super) enum Files {
     HalfContiguous(Bytes),
     /// A tree of this many files of up to 32 KiB, every tenth in two fragments.
     Tree(u32),
+    /// As large a tree of files in this many fragments each, without content.
+    Scattered(u32, u32),
 }
 
 /// A file system and its content.
@@ -53,7 +55,7 @@ impl StartState {
         }
         eprintln!("preparing {}", image.display());
         let mut builder = ScratchFs::builder(self.fs, self.size).folder(images);
-        if let (Files::Tree(files), "ext4") = (self.files, self.fs) {
+        if let (Files::Tree(files) | Files::Scattered(files, _), "ext4") = (self.files, self.fs) {
             builder = builder.mkfs_args(["-N".to_owned(), (files + files / 8).to_string()]);
         }
         let mut scratch = builder.build()?;
@@ -88,6 +90,7 @@ impl StartState {
             Files::Folders(folders, files) => format!("many-{folders}-{files}"),
             Files::HalfContiguous(size) => format!("half-{}", size.get()),
             Files::Tree(files) => format!("tree-{files}"),
+            Files::Scattered(files, pieces) => format!("scattered-{files}-{pieces}"),
         };
         format!("{}-{files}", self.fs)
     }
@@ -116,6 +119,7 @@ impl StartState {
                 Shape::half_contiguous(1, size).make(&folder.join("file"))
             }
             Files::Tree(files) => tree(folder, files),
+            Files::Scattered(files, pieces) => scattered(folder, files, pieces),
         }
     }
 }
@@ -180,6 +184,29 @@ fn tree(folder: &Path, files: u32) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Make folders of 1,000 files, of which two get their blocks in turn.
+fn scattered(folder: &Path, files: u32, pieces: u32) -> io::Result<()> {
+    for first in (0..files).step_by(2) {
+        let [one, other] = [first, first + 1].map(|number| scattered_path(folder, number));
+        if first % 1000 == 0 {
+            fs::create_dir(one.parent().unwrap_or(folder))?;
+        }
+        let pair = (File::create_new(one)?, File::create_new(other)?);
+        for piece in 0..u64::from(pieces) {
+            fallocate(&pair.0, FallocateFlags::empty(), piece * 4096, 4096)?;
+            fallocate(&pair.1, FallocateFlags::empty(), piece * 4096, 4096)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file of such a tree.
+pub(super) fn scattered_path(folder: &Path, number: u32) -> PathBuf {
+    folder
+        .join(format!("{:04}", number / 1000))
+        .join(format!("{number:07}"))
 }
 
 fn copy_sparse(from: &Path, to: &Path) -> Result<()> {
