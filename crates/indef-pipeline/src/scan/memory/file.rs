@@ -39,7 +39,7 @@ const LONGEST: u64 = (size_of::<Head>() + MOST * size_of::<Record>()) as u64;
 /// The most bytes of all memories.
 const MOST_BYTES: u64 = 256 << 20;
 /// A file that was not finished in this time never will be.
-const UNFINISHED: Duration = Duration::from_hours(24);
+const UNFINISHED: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
