@@ -362,8 +362,9 @@ fn loop_what_is_read_now_is_listed_and_repaired_while_it_is_read() {
     );
     assert_eq!(range["path"], file.to_str().unwrap());
     assert!(range["reads"].as_f64().unwrap() > 5.0, "{document}");
+    // Both are estimates from those that are sampled.
     assert!(
-        (range["requests_per_read"].as_f64().unwrap() - 32.0).abs() < 1.0,
+        (range["requests_per_read"].as_f64().unwrap() - 32.0).abs() < 8.0,
         "{document}"
     );
     assert!(range["lost_ns"].as_f64().unwrap() > 0.0, "{document}");

@@ -226,6 +226,8 @@ fn endless(profile: &Path, path: &Path) -> Child {
     spawn(
         indef()
             .args(["trace", "--layer", "syscall", "--readahead", "0"])
+            // Of the few reads, a busy machine might choose none.
+            .args(["--max-overhead", "off"])
             .args(["-o", text(profile), "--path", text(path)]),
     )
 }
