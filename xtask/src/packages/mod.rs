@@ -140,7 +140,8 @@ fn programs(machine: Machine) -> Result<PathBuf> {
         (root().to_owned(), "/usr/src/indef"),
     ];
     let (mut rust, mut c) = (vec!["-Ctarget-feature=+crt-static".to_owned()], Vec::new());
-    rust.push("-Cstrip=debuginfo".to_owned());
+    // Names of symbols, too: those that link-time optimization makes differ from folder to folder.
+    rust.push("-Cstrip=symbols".to_owned());
     for (from, to) in places {
         let from = from.display();
         rust.push(format!("--remap-path-prefix={from}={to}"));

@@ -121,7 +121,9 @@ fn list(folder: &Path, name: &Path, into: &mut Vec<String>) -> Result<()> {
             into.push(name.display().to_string());
             continue;
         }
-        if name.parent() == Some(Path::new("/usr/share/doc")) {
+        // All others belong to the system.
+        let ours = |parent: &Path| parent.starts_with("/usr/share/doc");
+        if name.parent().is_some_and(ours) {
             into.push(format!("%dir {}", name.display()));
         }
         list(&entry.path(), &name, into)?;
@@ -159,7 +161,8 @@ mod tests {
             };
             assert_eq!(
                 asked(&["--list"]),
-                "/usr/bin/indef\n/usr/share/doc/indef\n/usr/share/doc/indef/docs/a.md"
+                "/usr/bin/indef\n/usr/share/doc/indef\n/usr/share/doc/indef/docs\n\
+                 /usr/share/doc/indef/docs/a.md"
             );
             assert!(asked(&["--info"]).contains("Finds the fragments"));
             assert!(asked(&["--scripts"]).contains("systemctl stop 'indef.timer'"));
