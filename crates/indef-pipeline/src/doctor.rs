@@ -17,6 +17,9 @@ use units::Bytes;
 
 use crate::engines::Engines;
 
+/// The kinds of file systems that there are engines for.
+pub const SERVED: [FsKind; 4] = [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs, FsKind::F2fs];
+
 /// A mounted file system.
 #[derive(Debug)]
 pub struct Mounted {
@@ -93,9 +96,7 @@ pub fn mounted() -> io::Result<Vec<Mounted>> {
 
 /// Whether there is an engine for its type, by its name.
 fn is_served(mount: &Mount) -> bool {
-    [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs, FsKind::F2fs]
-        .iter()
-        .any(|kind| kind.to_string() == mount.fs_type)
+    SERVED.iter().any(|kind| kind.to_string() == mount.fs_type)
 }
 
 fn is_on_device(mount: &Mount) -> bool {
@@ -132,6 +133,20 @@ pub struct State {
     pub bytes: Bytes,
     /// Runs that were stopped with work left, or go on, the oldest first.
     pub runs: Vec<Remnant>,
+}
+
+impl State {
+    /// How many of the runs go on.
+    #[must_use]
+    pub fn running(&self) -> u64 {
+        self.runs.iter().filter(|run| run.is_running).count() as u64
+    }
+
+    /// How many were stopped with work left.
+    #[must_use]
+    pub fn stopped(&self) -> u64 {
+        self.runs.len() as u64 - self.running()
+    }
 }
 
 /// Look into the state directory; `None` if nothing tells where it belongs.

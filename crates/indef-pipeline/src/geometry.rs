@@ -227,6 +227,19 @@ pub(crate) fn file_system(path: &Path) -> Option<Filesystem> {
     detect(&file, path).ok()
 }
 
+/// The file systems of the paths, each with the first path on it.
+pub(crate) fn file_systems(paths: &[PathBuf]) -> Vec<(&PathBuf, Filesystem)> {
+    let mut systems = Vec::<(&PathBuf, Filesystem)>::new();
+    for path in paths {
+        if let Some(fs) = file_system(path)
+            && systems.iter().all(|(_, other)| other.dev != fs.dev)
+        {
+            systems.push((path, fs));
+        }
+    }
+    systems
+}
+
 /// The weight: what a probe found out about the drive takes the place of the usual times.
 fn weight(options: &PlanOptions, model: Option<&ReadModel>) -> Weight {
     match (&options.weight, model) {

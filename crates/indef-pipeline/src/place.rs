@@ -1,14 +1,14 @@
 //! The file systems that paths are on, by names that outlive this boot.
 
 use std::{
-    collections::HashSet,
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use indef_fs::{Drive, FsKind, Mount, detect};
-use rustix::fs::{Mode, OFlags, open};
+use indef_fs::{Drive, FsKind, Mount};
+
+use crate::geometry::file_systems;
 
 /// Where udev names file systems by what their superblocks say.
 const BY_UUID: &str = "/dev/disk/by-uuid";
@@ -29,15 +29,9 @@ pub struct Place {
 /// The file systems that these paths are on, each once, in the order of the paths. What cannot be opened is left out.
 #[must_use]
 pub fn places(paths: &[PathBuf]) -> Vec<Place> {
-    let mut seen = HashSet::new();
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let detected = paths.iter().filter_map(|path| {
-        let file = open(path, flags, Mode::empty()).ok()?;
-        detect(&file, path).ok()
-    });
-    detected
-        .filter(|fs| seen.insert(fs.dev))
-        .map(|fs| Place {
+    file_systems(paths)
+        .into_iter()
+        .map(|(_, fs)| Place {
             uuid: fs.mount.as_ref().and_then(|mount| uuid(&mount.source)),
             drive: Drive::of(&fs),
             kind: fs.kind,

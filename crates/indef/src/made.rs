@@ -41,12 +41,30 @@ pub(crate) struct MadeOn {
     pub(crate) model: Option<String>,
 }
 
+/// This host and its kernel (uname(2)).
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) release: String,
+    pub(crate) machine: String,
+}
+
+impl Host {
+    pub(crate) fn this() -> Self {
+        let system = rustix::system::uname();
+        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        Self {
+            name: text(system.nodename()),
+            release: text(system.release()),
+            machine: text(system.machine()),
+        }
+    }
+}
+
 impl Made {
     /// Made now, here, by this command line, of these paths.
     pub(crate) fn of(paths: &[PathBuf]) -> Self {
         let now = SystemTime::now();
-        let system = rustix::system::uname();
-        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let host = Host::this();
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let word = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
         Self {
@@ -54,10 +72,10 @@ impl Made {
             time_ns: now
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_nanos() as u64),
-            host: text(system.nodename()),
+            host: host.name,
             version: env!("INDEF_VERSION").to_owned(),
-            kernel: text(system.release()),
-            machine: text(system.machine()),
+            kernel: host.release,
+            machine: host.machine,
             command: env::args_os().map(word).collect(),
             directory: env::current_dir()
                 .ok()

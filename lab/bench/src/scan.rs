@@ -1,9 +1,10 @@
 //! Scans 100,000 files, on each file system; on ext4 also fragmented ones of which one in a hundred has
 //! changed since the last scan.
 
-use std::{ffi::OsString, fs::File, os::unix::fs::FileExt, path::Path};
+use std::{ffi::OsString, fmt, fs::File, os::unix::fs::FileExt, path::Path};
 
 use anyhow::Result;
+use scratch_fs::ScratchFs;
 use units::Bytes;
 
 use super::{
@@ -38,30 +39,13 @@ fn one(fs: &'static str, common: &Common, report: &mut Report) -> Result<()> {
     let ours: Vec<OsString> = vec![indef.into(), "scan".into(), folder.clone().into()];
     let theirs = find_filefrag(&folder);
 
-    for (cache, cold) in [("cold", true), ("warm", false)] {
+    for cache in [Cache::Cold, Cache::Warm] {
         let case = &format!("{fs} 100,000 files, {cache}");
-        let mut rows = [("indef scan", &ours), ("find | xargs filefrag", &theirs)].map(
-            |(contender, command)| ContenderRuns {
-                case: case.to_owned(),
-                contender: contender.to_owned(),
-                command: measure::describe(command),
-                extents_before: None,
-                samples: Vec::new(),
-            },
-        );
+        let commands = [("indef scan", &ours), ("find | xargs filefrag", &theirs)];
+        let mut rows = contenders(case, commands);
         for run in 1..=common.runs {
-            for (row, command) in rows.iter_mut().zip([&ours, &theirs]) {
-                eprintln!("{case}: run {run} of {}: {}", common.runs, row.contender);
-                if cold {
-                    measure::drop_caches(&scratch)?;
-                } else {
-                    // The first contender must not find the cache colder than the second one.
-                    measure::run(&theirs)?;
-                }
-                row.samples.push(measure::timed(&scratch, || {
-                    Ok(Some(measure::run(command)?))
-                })?);
-            }
+            let told = format!("{case}: run {run} of {}", common.runs);
+            in_turn(&told, &mut rows, commands, cache, &theirs, &scratch)?;
         }
         let ratio = rows[1].duration().as_secs_f64() / rows[0].duration().as_secs_f64();
         report.rows.extend(rows);
@@ -72,6 +56,60 @@ fn one(fs: &'static str, common: &Common, report: &mut Report) -> Result<()> {
             if fs == "ext4" { 5.0 } else { 1.0 },
             "×",
         ));
+    }
+    Ok(())
+}
+
+/// What is in the caches when a command begins.
+#[derive(Clone, Copy)]
+enum Cache {
+    Cold,
+    Warm,
+}
+
+impl fmt::Display for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        })
+    }
+}
+
+/// A contender with its command.
+type Named<'a> = (&'static str, &'a Vec<OsString>);
+
+fn contenders<const N: usize>(case: &str, commands: [Named<'_>; N]) -> [ContenderRuns; N] {
+    commands.map(|(contender, command)| ContenderRuns {
+        case: case.to_owned(),
+        contender: contender.to_owned(),
+        command: measure::describe(command),
+        extents_before: None,
+        samples: Vec::new(),
+    })
+}
+
+/// Time each command once. `warming` fills the caches before each, so that the first one does not find them
+/// colder than the others.
+fn in_turn<const N: usize>(
+    told: &str,
+    rows: &mut [ContenderRuns; N],
+    commands: [Named<'_>; N],
+    cache: Cache,
+    warming: &[OsString],
+    scratch: &ScratchFs,
+) -> Result<()> {
+    for (row, (_, command)) in rows.iter_mut().zip(commands) {
+        eprintln!("{told}: {}", row.contender);
+        match cache {
+            Cache::Cold => measure::drop_caches(scratch)?,
+            Cache::Warm => {
+                measure::run(warming)?;
+            }
+        }
+        row.samples.push(measure::timed(scratch, || {
+            Ok(Some(measure::run(command)?))
+        })?);
     }
     Ok(())
 }
@@ -111,20 +149,14 @@ fn again(common: &Common, report: &mut Report) -> Result<()> {
     let theirs = find_filefrag(&folder);
     measure::run(&ours)?;
     let mut changed = 0;
-    for (cache, cold) in [("cold", true), ("warm", false)] {
+    for cache in [Cache::Cold, Cache::Warm] {
         let case = &format!("ext4 100,000 files in {PIECES} pieces, one in 100 changed, {cache}");
         let commands = [
             ("indef scan", &ours),
             ("indef scan --full", &full),
             ("find | xargs filefrag", &theirs),
         ];
-        let mut rows = commands.map(|(contender, command)| ContenderRuns {
-            case: case.to_owned(),
-            contender: contender.to_owned(),
-            command: measure::describe(command),
-            extents_before: None,
-            samples: Vec::new(),
-        });
+        let mut rows = contenders(case, commands);
         for run in 1..=common.runs {
             // Blocks that are written for the first time are other extents.
             for number in (changed..FILES).step_by(100) {
@@ -135,17 +167,8 @@ fn again(common: &Common, report: &mut Report) -> Result<()> {
             }
             changed = (changed + 1) % 100;
             scratch.sync()?;
-            for (row, (_, command)) in rows.iter_mut().zip(commands) {
-                eprintln!("{case}: run {run} of {}: {}", common.runs, row.contender);
-                if cold {
-                    measure::drop_caches(&scratch)?;
-                } else {
-                    measure::run(&theirs)?;
-                }
-                row.samples.push(measure::timed(&scratch, || {
-                    Ok(Some(measure::run(command)?))
-                })?);
-            }
+            let told = format!("{case}: run {run} of {}", common.runs);
+            in_turn(&told, &mut rows, commands, cache, &theirs, &scratch)?;
         }
         let ratio =
             |row: usize| rows[row].duration().as_secs_f64() / rows[0].duration().as_secs_f64();

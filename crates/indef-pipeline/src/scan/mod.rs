@@ -33,7 +33,7 @@ use units::Bytes;
 use crate::{
     engines::Engines,
     error::Error,
-    geometry::{Geometries, GeometryChoice, file_system},
+    geometry::{Geometries, GeometryChoice, file_systems},
     heat::Accesses,
     note::{Note, Notes},
     sync::{into_inner, lock},
@@ -210,7 +210,7 @@ impl Scanner {
         };
         let recalled = memory.map_or(0, |memory| memory.close(summary.cancelled, notes));
         let tally = into_inner(tally);
-        let systems = self.file_systems();
+        let systems = file_systems(&self.paths);
         let free_on = |(path, fs): &(&PathBuf, Filesystem)| {
             Some(FreeOn {
                 path: path.to_path_buf(),
@@ -227,21 +227,6 @@ impl Scanner {
             geometries,
             heat,
         })
-    }
-}
-
-impl Scanner {
-    /// The file systems of the paths, each with the first path on it.
-    fn file_systems(&self) -> Vec<(&PathBuf, Filesystem)> {
-        let mut systems = Vec::<(&PathBuf, Filesystem)>::new();
-        for path in &self.paths {
-            if let Some(fs) = file_system(path)
-                && systems.iter().all(|(_, other)| other.dev != fs.dev)
-            {
-                systems.push((path, fs));
-            }
-        }
-        systems
     }
 }
 

@@ -2,23 +2,22 @@
 
 use std::{io, path::PathBuf};
 
-use indef_fs::FsKind;
-use indef_pipeline::doctor::{Mounted, State, mounted, state};
+use indef_pipeline::doctor::{Mounted, SERVED, State, mounted, state};
 use rustix::{
     process::geteuid,
-    system::uname,
     thread::{CapabilitySet, capabilities},
 };
 
 use crate::{
     demo::lab_program,
+    made::Host,
     output::Name,
     trace::check::{LayerCheck, look_at_layers},
 };
 
 /// The answers.
 pub(super) struct Examined {
-    pub(super) kernel: Kernel,
+    pub(super) host: Host,
     pub(super) file_systems: io::Result<Vec<Mounted>>,
     pub(super) is_root: bool,
     pub(super) rights: Vec<Right>,
@@ -27,11 +26,6 @@ pub(super) struct Examined {
     /// The laboratory's program, or why it was not found.
     pub(super) lab: Result<PathBuf, String>,
     pub(super) state: io::Result<Option<State>>,
-}
-
-pub(super) struct Kernel {
-    pub(super) release: String,
-    pub(super) machine: String,
 }
 
 /// A capability that indef can make use of.
@@ -54,13 +48,8 @@ pub(super) struct Missing {
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 pub(super) fn examine() -> Examined {
-    let system = uname();
-    let known = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
     Examined {
-        kernel: Kernel {
-            release: known(system.release()),
-            machine: known(system.machine()),
-        },
+        host: Host::this(),
         file_systems: mounted(),
         is_root: geteuid().is_root(),
         rights: rights(),
@@ -114,13 +103,12 @@ impl Examined {
                 let is_served =
                     |one: &&Mounted| matches!(&one.served, Ok(served) if served.works());
                 if !found.iter().any(|one| is_served(&one)) {
-                    let kinds = [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs, FsKind::F2fs];
                     add(
                         "a mounted file system whose files can be moved".to_owned(),
                         format!(
                             "mount {} here, writable (in a container: give it a volume); indef demo makes one \
                              of its own",
-                            kinds.map(|kind| kind.to_string()).join(", ")
+                            SERVED.map(|kind| kind.to_string()).join(", ")
                         ),
                     );
                 }

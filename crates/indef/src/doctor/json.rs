@@ -79,8 +79,8 @@ pub(super) fn document(found: &Examined) -> DoctorDocument<'_> {
     DoctorDocument {
         schema: SCHEMA,
         version: env!("INDEF_VERSION"),
-        kernel: &found.kernel.release,
-        machine: &found.kernel.machine,
+        kernel: &found.host.release,
+        machine: &found.host.machine,
         root: found.is_root,
         file_systems: mounted.iter().map(FileSystemEntry::from).collect(),
         file_systems_error: error,
@@ -141,13 +141,12 @@ impl From<&Mounted> for FileSystemEntry {
 
 impl From<&State> for StateEntry {
     fn from(state: &State) -> Self {
-        let running = state.runs.iter().filter(|run| run.is_running).count();
         Self {
             path: PathJson::from(state.directory.as_path()),
             exists: state.exists,
             size_bytes: state.bytes.get(),
-            runs_stopped: (state.runs.len() - running) as u64,
-            runs_running: running as u64,
+            runs_stopped: state.stopped(),
+            runs_running: state.running(),
         }
     }
 }

@@ -16,8 +16,8 @@ pub(super) fn write(out: &mut dyn Write, console: &Console, found: &Examined) ->
         out,
         "indef {} on Linux {} ({})",
         env!("INDEF_VERSION"),
-        found.kernel.release,
-        found.kernel.machine
+        found.host.release,
+        found.host.machine
     )?;
     writeln!(out, "\n{}", style.bold("File systems"))?;
     match &found.file_systems {
@@ -129,20 +129,19 @@ fn describe(state: &State) -> String {
     if !state.exists {
         return format!("nothing yet; it would be in {place}");
     }
-    let running = state.runs.iter().filter(|run| run.is_running).count();
-    let stopped = state.runs.len() - running;
+    let running = state.running();
     let mut text = format!("{place}, {}", state.bytes);
-    match stopped {
+    match state.stopped() {
         0 => text.push_str("; no run was stopped with work left"),
         n => text.push_str(&format!(
             "; {} stopped with work left (indef run --resume)",
-            counted(n as u64, "run was", "runs were")
+            counted(n, "run was", "runs were")
         )),
     }
     if running > 0 {
         text.push_str(&format!(
             "; {} on at the moment",
-            counted(running as u64, "run goes", "runs go")
+            counted(running, "run goes", "runs go")
         ));
     }
     text

@@ -34,10 +34,14 @@ fn result() -> serde_json::Value {
         "maps": [map(EVIL), map("/srv/other")]})
 }
 
-/// Write the page of a result.
+/// Write the page of the result.
 fn page(dir: &Path) -> (PathBuf, String) {
+    page_of(dir, &result())
+}
+
+fn page_of(dir: &Path, result: &serde_json::Value) -> (PathBuf, String) {
     let (input, output) = (dir.join("run <b>.json"), dir.join("report.html"));
-    fs::write(&input, result().to_string()).unwrap();
+    fs::write(&input, result.to_string()).unwrap();
     let ran = run([
         "report".as_ref(),
         input.as_os_str(),
@@ -89,23 +93,12 @@ fn the_page_is_self_contained_and_names_cannot_become_markup() {
 #[test]
 fn the_page_begins_with_where_it_was_made_and_what_came_of_it() {
     let dir = tempfile::tempdir().unwrap();
-    let (input, output) = (dir.path().join("run.json"), dir.path().join("page.html"));
     let mut result = result();
     result["made"] = json!({"time": "2026-11-26T14:50:00Z", "time_ns": 1, "host": "db-17 <i>", "version": "0.1.0",
         "kernel": "6.12.57", "machine": "x86_64", "command": ["indef", "run", "--json", "/srv"],
         "directory": null, "paths": [], "file_systems": [{"fs": "ext4", "uuid": "0c9c-61f5",
         "mounted_at": "/srv", "source": "/dev/sda1", "device": "/dev/sda", "model": "DISK 7"}]});
-    let page = |result: &serde_json::Value| {
-        fs::write(&input, result.to_string()).unwrap();
-        let ran = run([
-            "report".as_ref(),
-            input.as_os_str(),
-            "--html".as_ref(),
-            output.as_os_str(),
-        ]);
-        assert_eq!(ran.status, 0, "{ran:?}");
-        fs::read_to_string(&output).unwrap()
-    };
+    let page = |result: &serde_json::Value| page_of(dir.path(), result).1;
     let text = page(&result);
     for part in [
         "2026-11-26 14:50:00 UTC",
