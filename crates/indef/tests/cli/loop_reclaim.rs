@@ -174,7 +174,8 @@ fn reclaimed(scratch: &mut ScratchFs, path: &Path, arguments: &[&str]) -> Value 
         number(&document["files"][0], "extents_after"),
         fragments(path)
     );
-    assert!(fragments(path) <= extents, "{extents}: {document}");
+    // README, promise 3: the sync of another program can cut a part while it is written.
+    assert!(fragments(path) <= 2 * extents, "{extents}: {document}");
 
     let left = number(&scanned(&dir), "unreachable_bytes");
     assert_eq!(left, free - predicted, "{document}");
