@@ -28,7 +28,7 @@ use super::{
 
 /// How often the ring is looked at: it holds 58,254 records, and two processors were seen to make a
 /// million a second.
-const CALM: Duration = Duration::from_millis(20);
+const CALM: Duration = Duration::from_millis(40);
 const BUSY: Duration = Duration::from_millis(4);
 /// Records at once that count as busy.
 const MANY: i32 = 8192;

@@ -93,6 +93,15 @@ impl Runs {
     }
 }
 
+/// Processor time of the collector.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnTime {
+    /// All of it.
+    pub(super) all: Duration,
+    /// The part that is the same whatever is read: for measuring and choosing, slot by slot.
+    pub(super) upkeep: Duration,
+}
+
 /// A measurement that goes on.
 struct Begun {
     at: Instant,
@@ -108,8 +117,9 @@ pub(super) struct Measured {
     pub(super) attached: f64,
     /// The others.
     pub(super) staying: f64,
-    /// The collector, averaged.
+    /// The collector, averaged, and which part of that is for measuring and choosing.
     pub(super) own: f64,
+    pub(super) upkeep: f64,
     /// Accesses that were looked at per second since the last measurement.
     pub(super) seen: f64,
 }
@@ -120,9 +130,10 @@ pub(super) struct Meter {
     /// When the next measurement is due.
     due: Instant,
     /// When the last one ended, with the collector's time then, and the accesses that were looked at.
-    last: (Instant, Duration, u64),
-    /// The collector's own cost, as a share.
+    last: (Instant, OwnTime, u64),
+    /// The collector's own cost for accesses, as a share, and its upkeep.
     own: f64,
+    upkeep: f64,
 }
 
 impl Meter {
@@ -131,8 +142,9 @@ impl Meter {
         Self {
             begun: None,
             due: now,
-            last: (now, Duration::ZERO, 0),
+            last: (now, OwnTime::default(), 0),
             own: 0.0,
+            upkeep: 0.0,
         }
     }
 
@@ -154,7 +166,7 @@ impl Meter {
     pub(super) fn end(
         &mut self,
         programs: &[Watched],
-        own: Duration,
+        own: OwnTime,
         seen: u64,
         (now_seen, made): (u64, u64),
     ) -> Option<Measured> {
@@ -163,8 +175,12 @@ impl Meter {
         let runs = Runs::of(programs);
         let (before, own_before, seen_before) = std::mem::replace(&mut self.last, (now, own, seen));
         let since = (now - before).as_secs_f64();
-        let share = own.saturating_sub(own_before).as_secs_f64() / since;
-        self.own += (share - self.own) * (1.0 - (-since / AVERAGED).exp());
+        let share = |now: Duration, before| now.saturating_sub(before).as_secs_f64() / since;
+        let upkeep = share(own.upkeep, own_before.upkeep);
+        let rest = (share(own.all, own_before.all) - upkeep).max(0.0);
+        let part = 1.0 - (-since / AVERAGED).exp();
+        self.own += (rest - self.own) * part;
+        self.upkeep += (upkeep - self.upkeep) * part;
         let seen = seen.saturating_sub(seen_before) as f64 / since;
         let (attached, staying) = match begun.statistics {
             Some(_) => runs.shares_since(begun.runs, now - begun.at),
@@ -178,7 +194,8 @@ impl Meter {
         Some(Measured {
             attached,
             staying,
-            own: self.own,
+            own: self.own + self.upkeep,
+            upkeep: self.upkeep,
             seen,
         })
     }
@@ -223,15 +240,23 @@ mod tests {
     fn a_measurement_is_not_shorter_than_it_tells_something() {
         let mut meter = Meter::new();
         meter.begin(&[]);
-        assert!(meter.end(&[], Duration::ZERO, 0, (0, 0)).is_none());
+        let none = OwnTime::default();
+        assert!(meter.end(&[], none, 0, (0, 0)).is_none());
         std::thread::sleep(SHORTEST);
-        let cost = meter.end(&[], Duration::from_secs(1), 500, (500, 500));
+        let own = OwnTime {
+            all: Duration::from_secs(1),
+            upkeep: Duration::from_millis(250),
+        };
+        let cost = meter.end(&[], own, 500, (500, 500));
         let cost = cost.unwrap();
         assert!(cost.own > 0.0 && cost.seen > 100.0, "{cost:?}");
+        assert!((cost.upkeep / cost.own - 0.25).abs() < 1e-9, "{cost:?}");
+        // Fewer accesses spare no upkeep.
+        let rest = meter.own;
         meter.expect(0.5);
-        assert_eq!(meter.own, cost.own / 2.0);
+        assert_eq!((meter.own, meter.upkeep), (rest / 2.0, cost.upkeep));
         meter.expect(4.0);
-        assert_eq!(meter.own, cost.own / 2.0);
+        assert_eq!(meter.own, rest / 2.0);
         // The next one is due later.
         meter.begin(&[]);
         assert!(meter.begun.is_none());

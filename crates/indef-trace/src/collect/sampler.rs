@@ -10,7 +10,7 @@ use super::{
     brake::{Brake, is_news},
     drained::Windowed,
     error::TraceError,
-    meter::{Meter, thread_time},
+    meter::{Meter, OwnTime, thread_time},
     options::TraceOptions,
     programs::Programs,
     sampling::{Choice, Control, Cost, Sampling, Spent},
@@ -79,8 +79,10 @@ pub(super) struct Sampler {
     windowed: Option<Windowed>,
     /// When the programs were attached.
     started: Instant,
-    /// Processor time of taking the counts.
+    /// Processor time of taking the counts, and of the slots.
     own: Duration,
+    /// The part of it that is for slots, without attaching.
+    upkeep: Duration,
     /// Time in the programs, up to `charged`.
     programs: Duration,
     charged: Instant,
@@ -91,6 +93,8 @@ pub(super) struct Sampler {
     made: u64,
     /// Processor time of attaching them last, and detaching them again.
     attaching: Duration,
+    /// That of all times.
+    attaching_in_all: Duration,
 }
 
 impl Sampler {
@@ -122,11 +126,13 @@ impl Sampler {
             windowed: None,
             started: now,
             own: Duration::ZERO,
+            upkeep: Duration::ZERO,
             programs: Duration::ZERO,
             charged: now,
             shares: None,
             made: 0,
             attaching: Duration::ZERO,
+            attaching_in_all: Duration::ZERO,
         };
         programs.variables.set_salt(random());
         sampler.begin_slot();
@@ -157,10 +163,12 @@ impl Sampler {
         if self.began.elapsed() < SHORTEST_SLOT {
             return Ok(());
         }
-        let began = thread_time();
+        let (began, attached) = (thread_time(), self.attaching_in_all);
         let done = self.next_slot(programs, reader);
         self.began = Instant::now();
-        self.own += thread_time().saturating_sub(began);
+        let took = thread_time().saturating_sub(began);
+        self.own += took;
+        self.upkeep += took.saturating_sub(self.attaching_in_all - attached);
         done
     }
 
@@ -188,10 +196,13 @@ impl Sampler {
             Slot::Window if programs.is_paused() => {
                 programs.resume()?;
                 self.attaching = thread_time().saturating_sub(at);
+                self.attaching_in_all += self.attaching;
             }
             Slot::Paused if !programs.is_paused() => {
                 programs.pause();
-                self.attaching += thread_time().saturating_sub(at);
+                let detaching = thread_time().saturating_sub(at);
+                self.attaching += detaching;
+                self.attaching_in_all += detaching;
             }
             _ => {}
         }
@@ -275,7 +286,10 @@ impl Sampler {
     }
 
     fn measure(&mut self, programs: &Programs, open: Open, reader: Duration) {
-        let own = self.own + reader;
+        let own = OwnTime {
+            all: self.own + reader,
+            upkeep: self.upkeep,
+        };
         let Plan::Bounded(control, meter) = &mut self.plan else {
             return;
         };
@@ -303,9 +317,10 @@ impl Sampler {
                 1 => 0.0,
                 _ => self.attaching.as_secs_f64() / (SLOT.as_secs_f64() * pauses),
             },
+            upkeep: measured.upkeep,
             seen: measured.seen,
         };
-        let spent = (self.programs + own).as_secs_f64();
+        let spent = (self.programs + own.all).as_secs_f64();
         let debt = control.debt(spent, self.started.elapsed().as_secs_f64());
         let longest = longest(self.slots);
         control.measured(cost, debt, longest);

@@ -35,10 +35,10 @@ use super::{
 pub(super) const ONE_IN: u32 = BRAKED;
 /// With windows, one in so many of their accesses is chosen, if that is enough. More would be paid for in
 /// vain with a smaller share, and the application be slowed more with a larger one.
-const COINS: u32 = 8;
+const COINS: u32 = 6;
 /// One in so many, at most: at layer syscall a window holds few choices for a single task, and one without
 /// any would tell of no load.
-const FEWEST: u32 = 2 * COINS;
+const FEWEST: u32 = 16;
 /// Part of the budget that is aimed at.
 const AIM: f64 = 0.7;
 /// Below this part of it, more is chosen again.
@@ -52,6 +52,9 @@ const REPAID: f64 = 2.0;
 const REPAYMENT: f64 = 0.7;
 /// How much `k` may grow at once.
 const STEP: f64 = 8.0;
+/// The part of the budget that is left for accesses at least, whatever the collector's [`Cost::upkeep`] takes: a
+/// larger `k` does not lower that, and would only tell less.
+const KEPT: f64 = 0.3;
 /// Part of the budget that the programs have to take before `k` grows although hardly anything is
 /// chosen: then it is the programs that cost, not what they count.
 const NOTABLE: f64 = 0.125;
@@ -213,6 +216,8 @@ pub(super) struct Cost {
     /// The collector, and which part of that is for windows.
     pub(super) own: f64,
     pub(super) attaching: f64,
+    /// The part of the collector's that `k` does not change: looking at the cost, slot by slot.
+    pub(super) upkeep: f64,
     /// Accesses that are looked at, per second.
     pub(super) seen: f64,
 }
@@ -269,13 +274,16 @@ impl Control {
         }
     }
 
-    /// Take a measurement; `debt` is that of [`Self::debt`]. More than the budget, and in debt more than what
+    /// Take a measurement; `debt` is that of [`Self::debt`]. What accesses may cost is what upkeep leaves of the
+    /// budget. More than that, and in debt more than what
     /// is aimed at, is answered at once; `k` falls slowly, by half at most and not in debt,
     /// so that a cost that comes and goes does not make it swing.
     pub(super) fn measured(&mut self, cost: Cost, debt: f64, longest: u32) {
         self.programs = f64::midpoint(self.programs, cost.programs);
-        let now = cost.programs + cost.own;
-        let budget = self.budget - (debt / REPAID).clamp(0.0, self.budget * REPAYMENT);
+        let now = cost.programs + cost.own - cost.upkeep;
+        // So that both together are what is aimed at.
+        let left = (self.budget - cost.upkeep / AIM).max(self.budget * KEPT);
+        let budget = left - (debt / REPAID).clamp(0.0, left * REPAYMENT);
         let aim = budget * AIM;
         let matters = cost.programs > self.budget * NOTABLE || cost.seen > FEW || self.k < 2.0;
         let before = self.k;
@@ -284,7 +292,7 @@ impl Control {
             self.k *= (now / aim).min(STEP);
         } else if debt <= 0.0 {
             // Without windows, they would not cost anything.
-            let smooth = now.max(self.programs + cost.own) - cost.attaching;
+            let smooth = now.max(self.programs + cost.own - cost.upkeep) - cost.attaching;
             if smooth < budget * CALM {
                 self.k *= (smooth / aim).max(0.5);
             }

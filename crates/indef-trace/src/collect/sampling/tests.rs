@@ -10,12 +10,15 @@ use crate::collect::{
 /// One percent.
 const BUDGET: f64 = 0.01;
 
+/// The collector's share in any case.
+const UPKEEP: f64 = 0.001;
+
 /// As good as for ever.
 const LONG: u32 = 1_000_000;
 
 /// A machine with this many accesses a second: a chosen one costs 0.6 µs in the programs and
 /// 2 µs in the collector, any other one 0.05 µs, attaching and detaching 4 ms, and the collector
-/// 0.1 % in any case. A slot of 50 ms after each window is attached, too.
+/// [`UPKEEP`] in any case. A slot of 50 ms after each window is attached, too.
 fn cost(choice: Choice, rate: f64) -> Cost {
     cost_of(choice, rate / f64::from(choice.one_in), rate)
 }
@@ -33,8 +36,9 @@ fn cost_of(choice: Choice, chosen: f64, rate: f64) -> Cost {
     };
     Cost {
         programs: chosen * 0.6e-6 + (seen - chosen) * 0.05e-6,
-        own: 0.001 + chosen * 2e-6 + attaching,
+        own: UPKEEP + chosen * 2e-6 + attaching,
         attaching,
+        upkeep: UPKEEP,
         seen: chosen,
     }
 }
@@ -119,7 +123,7 @@ fn trace(rate: impl Fn(u32) -> f64, slots: u32, seed: u64) -> Vec<f64> {
             spent += (chosen * 0.6e-6 + (rate - chosen) * 0.05e-6) * SLOT;
         }
         // The ring has one reader.
-        spent += (0.001 + chosen * 2e-6).min(1.0) * SLOT;
+        spent += (UPKEEP + chosen * 2e-6).min(1.0) * SLOT;
         if is_window && (hurried || slot >= measured + 20) {
             let before = choice;
             if brake.is_some() {
@@ -210,6 +214,25 @@ fn it_is_not_chosen_less_than_is_of_use() {
     let cost = cost(choice(&control, LONG), 20_000.0);
     assert!(cost.seen > FEW / STEP, "{cost:?}");
     assert!(cost.programs < 0.0005, "{cost:?}");
+}
+
+/// A collector that costs more than its budget by itself, as on a busy machine, does not make a low rate be told worse.
+#[test]
+fn upkeep_does_not_cost_accesses() {
+    for upkeep in [0.004, 0.009, 0.02] {
+        let mut control = Control::new(BUDGET);
+        for _ in 0..60 {
+            let usual = cost(choice(&control, LONG), 500.0);
+            let own = usual.own - usual.upkeep + upkeep;
+            let cost = Cost {
+                own,
+                upkeep,
+                ..usual
+            };
+            control.measured(cost, 0.0, LONG);
+        }
+        assert_eq!(choice(&control, LONG).weight(), 1, "{upkeep}");
+    }
 }
 
 #[test]
