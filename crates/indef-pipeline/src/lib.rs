@@ -60,6 +60,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compact;
+pub mod consider;
 mod decay;
 pub mod doctor;
 mod engines;

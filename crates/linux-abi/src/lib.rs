@@ -24,6 +24,7 @@ pub mod handle;
 pub mod ioctl;
 pub mod ioprio;
 pub mod lease;
+pub mod local_time;
 pub mod mapping;
 pub mod nvme;
 pub mod schedule;

@@ -1,12 +1,13 @@
 //! Admin commands that only read, passed through to an NVMe device (linux/nvme_ioctl.h, v6.1).
 //!
-//! Their answers are in [`mod@identify`] and [`geometry`]; commands that could change anything are in
+//! Their answers are in [`mod@identify`], [`geometry`] and [`smart`]; commands that could change anything are in
 //! [`command`]. The kernel requires `CAP_SYS_ADMIN`, whatever
 //! the mode in which the device is open.
 
 pub mod command;
 pub mod geometry;
 pub mod identify;
+pub mod smart;
 
 use std::{
     io,

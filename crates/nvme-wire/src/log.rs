@@ -1,6 +1,7 @@
 //! Log pages (Base §5.16).
 
-use linux_abi::nvme::geometry::GEOMETRY_PAGE;
+pub use linux_abi::nvme::smart::{SMART_DEGRADED, Smart};
+use linux_abi::nvme::{geometry::GEOMETRY_PAGE, smart::SMART_PAGE};
 use zerocopy::little_endian::{U16, U32, U64};
 
 codes! {
@@ -11,7 +12,7 @@ codes! {
         /// Error Information (Base §5.16.1.2).
         Error = 0x01,
         /// SMART / Health Information (Base §5.16.1.3).
-        Smart = 0x02,
+        Smart = SMART_PAGE,
         /// Firmware Slot Information (Base §5.16.1.4).
         Firmware = 0x03,
         /// Changed Namespace List (Base §5.16.1.5).
@@ -69,51 +70,6 @@ wire! {
         reserved42: [u8; 22],
     }
 }
-
-wire! {
-    /// SMART / Health Information log page (Base §5.16.1.3). Counters of 16 bytes are
-    /// little-endian.
-    pub struct Smart [512] {
-        /// Critical Warning: read-only (3), memory backup failed (4), reliability degraded (2), and
-        /// so on.
-        pub critical_warning: u8,
-        /// Composite Temperature: kelvin.
-        pub temperature: U16,
-        /// Available Spare: percent.
-        pub spare: u8,
-        /// Available Spare Threshold: percent.
-        pub spare_threshold: u8,
-        /// Percentage Used: of the endurance; 100 is its rated end, 255 everything over 254.
-        pub used: u8,
-        /// Endurance Group Critical Warning Summary.
-        pub endurance_warning: u8,
-        reserved7: [u8; 25],
-        /// Data Units Read: 1000 × 512 bytes, rounded up.
-        pub units_read: [u8; 16],
-        /// Data Units Written: 1000 × 512 bytes, rounded up.
-        pub units_written: [u8; 16],
-        /// Host Read Commands.
-        pub reads: [u8; 16],
-        /// Host Write Commands.
-        pub writes: [u8; 16],
-        /// Controller Busy Time: minutes.
-        pub busy_minutes: [u8; 16],
-        /// Power Cycles.
-        pub power_cycles: [u8; 16],
-        /// Power On Hours.
-        pub power_on_hours: [u8; 16],
-        /// Unsafe Shutdowns.
-        pub unsafe_shutdowns: [u8; 16],
-        /// Media and Data Integrity Errors.
-        pub media_errors: [u8; 16],
-        /// Number of Error Information Log Entries.
-        pub error_entries: [u8; 16],
-        reserved192: [u8; 320],
-    }
-}
-
-/// Critical Warning: the subsystem's reliability is degraded.
-pub const SMART_DEGRADED: u8 = 1 << 2;
 
 wire! {
     /// Firmware Slot Information log page (Base §5.16.1.4).

@@ -85,6 +85,12 @@ impl Drive {
         sectors.checked_mul(block::SECTOR)
     }
 
+    /// The kernel's name of it, as below `/sys/class/block`: `sda`, `nvme0n1`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.device.name().into_owned()
+    }
+
     /// Whether the kernel takes it for a spinning disk.
     #[must_use]
     pub fn is_rotational(&self) -> bool {
