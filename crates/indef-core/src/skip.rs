@@ -40,6 +40,8 @@ reasons! {
     OverBudget = "over-budget";
     /// `--target-gain` was reached without it.
     GainReached = "gain-reached";
+    /// Its reads save too little to pay for the move within the time that was set (`indef watch`).
+    PaysTooLate = "pays-too-late";
     /// Nothing of its extents is unreachable: there is no space to give back.
     AllReached = "all-reached";
     /// Others refer to the same extents, which would stay allocated for them.

@@ -35,6 +35,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::NotRead => "the profile shows no reads of it",
         SkipReason::OverBudget => "the budget went to ranges with a better gain for each byte",
         SkipReason::GainReached => "the target gain is reached without it",
+        SkipReason::PaysTooLate => {
+            "its reads save too little to pay for the move in time (indef watch --payback)"
+        }
         SkipReason::AllReached => {
             "reaches all of the space that it holds; there is none to give back"
         }

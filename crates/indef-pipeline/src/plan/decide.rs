@@ -193,7 +193,10 @@ fn weight(reason: SkipReason) -> u8 {
         SkipReason::Contiguous | SkipReason::AllReached => 2,
         SkipReason::NotRead => 3,
         SkipReason::Cold | SkipReason::Truncated => 4,
-        SkipReason::OverBudget | SkipReason::GainReached | SkipReason::FreesLittle => 5,
+        SkipReason::OverBudget
+        | SkipReason::GainReached
+        | SkipReason::PaysTooLate
+        | SkipReason::FreesLittle => 5,
         _ => 6,
     }
 }
