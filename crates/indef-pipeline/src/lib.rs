@@ -4,6 +4,8 @@
 //! learn ─▶ profile ─▶ heat ──┐
 //!                  geometry ─┼─▶ plan ─▶ run          scan: how bad is it
 //!                   engines ─┘    weigh               watch: the same, live
+//!
+//! tend: all of it as a service, as far as `consider` allows
 //! ```
 //!
 //! It joins the libraries below it: [`plan`] walks with `indef-engine`, asks `indef-fs` for
@@ -79,6 +81,7 @@ pub mod scan;
 mod service;
 mod steady;
 mod sync;
+pub mod tend;
 pub mod watch;
 pub mod weigh;
 

@@ -26,6 +26,7 @@ mod report;
 mod run;
 mod scan;
 mod signals;
+mod tend;
 #[cfg(test)]
 #[path = "../tests/cli/common/tmux.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::top(args, &console),
         Command::Probe(args) => probe::probe(args, &console),
         Command::Compact(args) => compact::compact(args, &console),
+        Command::Watch(args) => tend::watch(args, &console),
         Command::Report(args) => report::report(args, &console),
         Command::Demo(args) => demo::demo(args, &console),
         Command::Doctor(_) => doctor::doctor(&console),

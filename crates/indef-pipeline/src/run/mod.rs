@@ -36,6 +36,8 @@ pub struct Runner<'a> {
     pub notes: &'a dyn Notes,
     /// Called, on a thread of its own, when this run ends because root's begins.
     pub on_yield: Option<OnYield>,
+    /// Store the work, so that a stopped or killed run can be resumed. Whoever plans anew needs no such thing.
+    pub store: bool,
 }
 
 impl<'a> Runner<'a> {
@@ -49,11 +51,12 @@ impl<'a> Runner<'a> {
             observer: &(),
             notes: &(),
             on_yield: None,
+            store: true,
         }
     }
 
-    /// Claim the file systems, store the work so that it can be resumed, and execute it. A
-    /// stopped run stays stored.
+    /// Claim the file systems, store the work so that it can be resumed (with [`Self::store`]), and
+    /// execute it. A stopped run stays stored.
     ///
     /// # Errors
     ///
@@ -78,6 +81,7 @@ impl<'a> Runner<'a> {
             let claim = claim::claim(&work.roots, &work.files, cancel, on_yield, self.notes)?;
             match &work.stored {
                 Some(stored) => stored.continue_with(options),
+                None if !self.store => {}
                 None => {
                     let (files, planned_with) = (&work.files, &work.plan_options);
                     work.stored =

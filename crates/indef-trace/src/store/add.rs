@@ -60,8 +60,12 @@ const FILE: &str = "INSERT INTO files \
      ON CONFLICT (identity) DO UPDATE SET dev = excluded.dev, path = ifnull(excluded.path, path), \
      session = max(session, excluded.session) RETURNING id";
 
+/// Of a session that ended so many half-lives ago, less than a millionth of each count is left.
+const FORGOTTEN: i64 = 20;
+
 impl Store {
-    /// Begin a session, and apply the store's options.
+    /// Begin a session, and apply the store's options. Sessions of which nothing is left are forgotten, so that
+    /// a store with a session every hour stays bounded.
     ///
     /// # Errors
     ///
@@ -73,6 +77,7 @@ impl Store {
         let now = since_1970(now);
         self.write(|transaction| {
             configure(transaction, &options, now)?;
+            forget_sessions(transaction, now)?;
             transaction.execute(
                 "INSERT INTO sessions (began_ns, latest_ns, layer, command, kernel, reads, writes, lost, \
                  common_error) VALUES (?1, ?1, ?2, ?3, ?4, 0, 0, 0, 0)",
@@ -233,6 +238,17 @@ fn identity(file: &TracedFile) -> Vec<u8> {
     identity.extend(key.inode.to_be_bytes());
     identity.extend(key.generation.to_be_bytes());
     identity
+}
+
+/// Forget sessions that ended long ago.
+fn forget_sessions(connection: &Connection, now_ns: i64) -> rusqlite::Result<()> {
+    let half_life_ns = settings(connection)?.decay.half_life_ns;
+    if half_life_ns > 0 {
+        let before = now_ns.saturating_sub(half_life_ns.saturating_mul(FORGOTTEN));
+        let over = "DELETE FROM sessions WHERE ended_ns IS NOT NULL AND latest_ns < ?1";
+        connection.execute(over, [before])?;
+    }
+    Ok(())
 }
 
 /// Insert or refresh a file; returns its number.

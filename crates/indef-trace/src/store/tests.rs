@@ -88,6 +88,27 @@ fn held(heat: &Heat) -> BTreeMap<(u64, u64, u64), u64> {
 }
 
 #[test]
+fn sessions_are_forgotten_with_all_that_they_counted() {
+    let (_folder, path) = folder();
+    let options = StoreOptions {
+        half_life: Some(DAY),
+        max_size: None,
+    };
+    let mut store = Store::create(&path, &options).unwrap();
+    let [old, open] = [0, 0].map(|_| session(&mut store, later(0)));
+    store.finish(old, 0, later(0)).unwrap();
+    let next = session(&mut store, later(19));
+    let ids = |store: &Store| -> Vec<_> {
+        let sessions = store.sessions().unwrap();
+        sessions.iter().map(|session| session.id).collect()
+    };
+    assert_eq!(ids(&store), [old, open, next]);
+    let last = session(&mut store, later(21));
+    // One that has not ended stays.
+    assert_eq!(ids(&store), [open, next, last]);
+}
+
+#[test]
 fn equal_ranges_of_a_file_add_up() {
     let (_folder, path) = folder();
     let mut store = Store::create(&path, &never()).unwrap();

@@ -12,6 +12,7 @@ mod selection;
 mod top;
 mod trace;
 mod values;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -29,6 +30,7 @@ pub(crate) use profile::{
 pub(crate) use selection::{BoundArgs, PlanArgs};
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{LayerName, TraceArgs};
+pub(crate) use watch::{Listen, WatchArgs};
 
 /// Finds the fragments that make reads slow on flash, and moves only those
 ///
@@ -102,6 +104,7 @@ pub(crate) enum Command {
     Top(TopArgs),
     Probe(ProbeArgs),
     Compact(CompactArgs),
+    Watch(WatchArgs),
     Report(ReportArgs),
     Demo(DemoArgs),
     Doctor(DoctorArgs),

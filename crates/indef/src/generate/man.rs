@@ -52,7 +52,7 @@ const VARIABLES: [(&str, &str); 6] = [
 const FILES: [(&str, &str); 4] = [
     (
         "/var/lib/indef",
-        "State of root: what is left of a stopped run, and answers of indef probe.",
+        "State of root: what is left of a stopped run, answers of indef probe, and what indef watch knows.",
     ),
     ("~/.local/state/indef", "The same of other users."),
     (

@@ -95,6 +95,16 @@ impl Console {
         }
     }
 
+    /// Print a line as journald takes it, with its level in front (sd-daemon(3)).
+    pub(crate) fn journal(&self, level: u8, text: &str) {
+        let _ = writeln!(io::stderr(), "<{level}>{}", one_line(text));
+    }
+
+    /// Something failed, and is told elsewhere: the exit status will be 1.
+    pub(crate) fn count_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Print information for users who asked for more.
     pub(crate) fn detail(&self, text: impl fmt::Display) {
         if self.verbose > 0 {

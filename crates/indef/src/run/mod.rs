@@ -164,6 +164,7 @@ fn carry_out(
         observer: watch,
         notes: &|note: Note<'_>| watch.suspend(|| tell(console, note)),
         on_yield: Some(on_yield(console)),
+        store: true,
     };
     let result = runner.run(work).map_err(explain)?;
     Ok(CompletedRun {

@@ -1,0 +1,574 @@
+//! The work of the service, by the stages of the pipeline.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    path::PathBuf,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use indef_core::{
+    SkipReason,
+    plan::{FilePlan, PlanOptions, SavedBy, Weight, keep_paying},
+};
+use indef_engine::{
+    Cancel,
+    run::{FileResult, Observer, Reason, RunEvent, RunOptions, RunResult, Status},
+};
+use indef_fs::{Drive, FileSystemKey, TargetId};
+use indef_trace::{
+    collect::{Filter, TraceOptions},
+    store::{Session as StoredSession, Store, StoreOptions},
+};
+use rustix::fs::{Mode, OFlags, open};
+use units::{Bytes, FileRange};
+
+use super::{
+    decision::{Decision, Outlook},
+    portion::{Portion, PortionEnd, PortionLimit, Traced},
+    settings::Settings,
+    world::{Halt, Place, Work},
+};
+use crate::{
+    decay::Decay,
+    doctor::mounted,
+    error::Error,
+    geometry::file_system,
+    learn::{Keep, Session, TraceUpdate},
+    note::Note,
+    plan::{Planned, Planner},
+    run::{Runner, Work as RunWork},
+};
+
+/// A shorter time of reads stands for this one: a few minutes do not tell what a day is like.
+const LEAST_OBSERVED: Duration = Duration::from_secs(3600);
+const DAY_S: f64 = 24.0 * 3600.0;
+/// So often a file may be stopped before anything of it has moved.
+const MOST_TRIES: u32 = 3;
+/// Each time it gets this many times the time.
+const LONGER: u32 = 4;
+
+/// Learns, plans and moves.
+pub struct Duties {
+    settings: Settings,
+    /// The kept profile; `None`: there is none, and none is made.
+    profile: Option<PathBuf>,
+    /// Set by a signal: ends the current step.
+    stop: Cancel,
+    places: Vec<Place>,
+    rests: HashMap<usize, Rest>,
+}
+
+/// What is left to be moved on a file system.
+struct Rest {
+    options: PlanOptions,
+    /// Best gain for each byte first.
+    files: VecDeque<FilePlan>,
+    /// How often a file was stopped with nothing moved.
+    tries: HashMap<TargetId, u32>,
+    /// The file of which a range did not fit into the last portion.
+    too_large: Option<TargetId>,
+}
+
+impl Duties {
+    /// For these settings, with the kept profile.
+    #[must_use]
+    pub fn new(settings: Settings, profile: Option<PathBuf>, stop: Cancel) -> Self {
+        Self {
+            settings,
+            profile,
+            stop,
+            places: Vec::new(),
+            rests: HashMap::new(),
+        }
+    }
+
+    fn planner(&self, place: &Place) -> Option<Planner> {
+        let planner = Planner::new(&place.paths);
+        let options = |options| PlanOptions {
+            // The payback decides what is too cold.
+            truncate_pct: 0.0,
+            ..options
+        };
+        let profile = self.profile.clone().filter(|path| path.exists());
+        match profile {
+            Some(profile) => {
+                let planner = planner.with_profile(profile);
+                Some(Planner {
+                    options: options(planner.options.clone()),
+                    measured: true,
+                    jobs: self.settings.run.jobs,
+                    ..planner
+                })
+            }
+            None if self.settings.without_profile => Some(Planner {
+                options: options(planner.options.clone()),
+                jobs: self.settings.run.jobs,
+                ..planner
+            }),
+            None => None,
+        }
+    }
+
+    /// The days of reads that the profile stands for.
+    fn observed_days(&self) -> Result<f64, Error> {
+        let Some(profile) = self.profile.as_ref().filter(|path| path.exists()) else {
+            return Ok(1.0);
+        };
+        let store = Store::open(profile)?;
+        let half_life = store.settings()?.half_life;
+        Ok(observed_days(
+            &store.sessions()?,
+            half_life,
+            SystemTime::now(),
+        ))
+    }
+}
+
+/// The time that sessions have traced, each worth as much as its counts by now.
+fn observed_days(sessions: &[StoredSession], half_life: Duration, now: SystemTime) -> f64 {
+    let decay = match half_life.is_zero() {
+        true => Decay::NONE,
+        false => Decay::half_life(half_life),
+    };
+    let of = |session: &StoredSession| {
+        let end = session.ended.unwrap_or(session.latest);
+        let traced = end.duration_since(session.began).unwrap_or_default();
+        let left = decay.factor(now.duration_since(end).unwrap_or_default());
+        traced.as_secs_f64() * left
+    };
+    let seconds: f64 = sessions.iter().map(of).sum();
+    seconds.max(LEAST_OBSERVED.as_secs_f64()) / DAY_S
+}
+
+/// Turns a question that may be asked by one at a time into a flag that all workers see.
+struct Halting<'a> {
+    halt: Mutex<Halt<'a>>,
+    cancel: &'a Cancel,
+}
+
+impl Halting<'_> {
+    fn ask(&self) {
+        // Whoever finds it busy knows that it is being asked.
+        if !self.cancel.is_cancelled()
+            && let Ok(mut halt) = self.halt.try_lock()
+            && halt()
+        {
+            self.cancel.cancel();
+        }
+    }
+}
+
+/// Asks at each event, and adds up what was spent.
+struct Observed<'a> {
+    halting: &'a Halting<'a>,
+    spent: AtomicU64,
+}
+
+impl Observer for Observed<'_> {
+    fn on(&self, event: RunEvent<'_>) {
+        if let RunEvent::Settled { spent, .. } = event {
+            self.spent.fetch_add(spent.get(), Ordering::Relaxed);
+        }
+        self.halting.ask();
+    }
+}
+
+impl Work for Duties {
+    fn set(&mut self, settings: &Settings) {
+        self.settings = settings.clone();
+    }
+
+    fn places(&mut self) -> Result<Vec<Place>, String> {
+        self.rests.clear();
+        let paths = match self.settings.paths.is_empty() {
+            false => self.settings.paths.clone(),
+            true => {
+                let mounted = mounted().map_err(|error| format!("cannot list mounts: {error}"))?;
+                let works = mounted.into_iter().filter(|mounted| {
+                    let served = mounted.served.as_ref();
+                    served.is_ok_and(crate::doctor::Served::works)
+                });
+                works.map(|mounted| mounted.mount.point).collect()
+            }
+        };
+        let mut keys: Vec<FileSystemKey> = Vec::new();
+        let mut places: Vec<Place> = Vec::new();
+        for path in paths {
+            // Opened only to find its file system: opening a device may have effects.
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let opened = open(&path, flags, Mode::empty()).map_err(io::Error::from);
+            let key = opened.and_then(FileSystemKey::of);
+            let key = key.map_err(|error| format!("{}: {error}", path.display()))?;
+            match keys.iter().position(|known| *known == key) {
+                Some(at) => places[at].paths.push(path),
+                None => {
+                    let drive = file_system(&path).and_then(|fs| Drive::of(&fs));
+                    let name = drive.map(|drive| drive.name());
+                    keys.push(key);
+                    places.push(Place {
+                        paths: vec![path],
+                        drives: name.into_iter().collect(),
+                    });
+                }
+            }
+        }
+        self.places.clone_from(&places);
+        match places.is_empty() {
+            true => {
+                Err("no engine works on any mounted file system (indef doctor tells why)".into())
+            }
+            false => Ok(places),
+        }
+    }
+
+    fn learn(&mut self, time: Duration, halt: Halt<'_>) -> Result<Traced, String> {
+        let Some(path) = self.profile.clone() else {
+            return Err("there is no place for a profile".to_owned());
+        };
+        let options = TraceOptions {
+            writes: false,
+            sampling: self.settings.sampling,
+            filter: Filter {
+                paths: self.settings.paths.clone(),
+                ..Filter::default()
+            },
+            ..TraceOptions::default()
+        };
+        let keep = Keep {
+            path,
+            raw: false,
+            command: "indef watch".to_owned(),
+            store: StoreOptions::default(),
+        };
+        let session = Session::begin(&options, Some(&keep)).map_err(|error| chain(&error))?;
+        let mut not_stored = None;
+        let learned = session.learn(|elapsed| elapsed >= time || halt(), &mut |update| {
+            if let TraceUpdate::NotStored(error) = update {
+                not_stored = Some(error.to_string());
+            }
+        });
+        if let Some(error) = not_stored {
+            tracing::info!(error, "counts wait for the profile");
+        }
+        learned.kept.map_err(|error| chain(&error))?;
+        learned.watched.map_err(|error| chain(&error))?;
+        let total = learned.live.total();
+        Ok(Traced {
+            reads: total.reads,
+            read_time: total.mean_time(),
+            requests_per_read: total.requests_per_read(),
+        })
+    }
+
+    fn plan(&mut self, place: usize, halt: Halt<'_>) -> Result<Option<Outlook>, String> {
+        self.rests.remove(&place);
+        let Some(planner) = self.places.get(place).map(|place| self.planner(place)) else {
+            return Err("it is gone".to_owned());
+        };
+        let Some(planner) = planner else {
+            return Ok(Some(Outlook {
+                decision: Decision::NoProfile,
+                skipped: Default::default(),
+                observed_days: 0.0,
+            }));
+        };
+        let cancel = self.stop.child();
+        let halting = Halting {
+            halt: Mutex::new(halt),
+            cancel: &cancel,
+        };
+        let notes = |_: Note<'_>| halting.ask();
+        let planned = planner
+            .plan(&cancel, &notes)
+            .map_err(|error| chain(&error))?;
+        if planned.summary.cancelled || cancel.is_cancelled() {
+            return Ok(None);
+        }
+        let days = self.observed_days().map_err(|error| chain(&error))?;
+        let terms = self.settings.terms;
+        let by = saved_by(&planned);
+        let Planned {
+            options,
+            mut files,
+            skipped,
+            nothing_to_gain,
+            ..
+        } = planned;
+        if let Some(why) = nothing_to_gain {
+            return Ok(Some(Outlook {
+                decision: Decision::NoCost(why.to_string()),
+                skipped,
+                observed_days: days,
+            }));
+        }
+        let paying = keep_paying(&mut files, &terms, days, by);
+        let mut skipped = skipped;
+        files.retain(|file| {
+            let moves = file.migrating().next().is_some();
+            if !moves {
+                *skipped.entry(SkipReason::PaysTooLate).or_default() += 1;
+            }
+            moves
+        });
+        files.sort_by(|a, b| gain_per_byte(b).total_cmp(&gain_per_byte(a)));
+        let outlook = Outlook::of(files.len() as u64, paying, &terms, skipped, days);
+        let rest = Rest {
+            options,
+            files: files.into(),
+            tries: HashMap::new(),
+            too_large: None,
+        };
+        self.rests.insert(place, rest);
+        Ok(Some(outlook))
+    }
+
+    fn portion(&mut self, place: usize, limit: &PortionLimit, halt: Halt<'_>) -> Portion {
+        let Some(rest) = self.rests.get_mut(&place) else {
+            return Portion::default();
+        };
+        let (files, tries) = rest.take(limit.bytes);
+        if files.is_empty() {
+            return Portion::default();
+        }
+        let cancel = self.stop.child();
+        let halting = Halting {
+            halt: Mutex::new(halt),
+            cancel: &cancel,
+        };
+        let observer = Observed {
+            halting: &halting,
+            spent: AtomicU64::new(0),
+        };
+        let options = RunOptions {
+            budget: Some(limit.bytes),
+            time_limit: Some(limit.time * LONGER.pow(tries)),
+            dry_run: false,
+            ..self.settings.run
+        };
+        let runner = Runner {
+            options,
+            observer: &observer,
+            store: false,
+            ..Runner::new(&cancel)
+        };
+        let planned = Planned {
+            options: rest.options.clone(),
+            files: files.clone(),
+            ..Planned::default()
+        };
+        let begun = Instant::now();
+        let result = match runner.run(RunWork::from_planned(planned, &())) {
+            Ok(result) => result,
+            Err(error) => {
+                rest.put_back(files);
+                return Portion {
+                    end: match &error {
+                        Error::Claimed { .. } => PortionEnd::Claimed(error.to_string()),
+                        _ => PortionEnd::Done,
+                    },
+                    failed: match &error {
+                        Error::Claimed { .. } => Vec::new(),
+                        _ => vec![chain(&error)],
+                    },
+                    ..Portion::default()
+                };
+            }
+        };
+        tracing::debug!(took = ?begun.elapsed(), "a portion");
+        let spent = Bytes(observer.spent.into_inner());
+        rest.settle(files, &result, spent, limit.bytes)
+    }
+
+    fn pass_over(&mut self, place: usize) {
+        if let Some(rest) = self.rests.get_mut(&place)
+            && let Some(large) = rest.too_large.take()
+        {
+            rest.files.retain(|file| id(file) != large);
+        }
+    }
+
+    fn forget(&mut self, place: usize) {
+        self.rests.remove(&place);
+    }
+}
+
+impl Rest {
+    /// Files of about so many bytes, at least one; and how often the first was stopped in vain.
+    fn take(&mut self, bytes: Bytes) -> (Vec<FilePlan>, u32) {
+        let (mut taken, mut sum) = (Vec::new(), Bytes::ZERO);
+        while let Some(file) = self.files.front() {
+            sum = sum.saturating_add(file.cost());
+            if sum > bytes && !taken.is_empty() {
+                break;
+            }
+            taken.extend(self.files.pop_front());
+        }
+        let first = taken.first().map(id);
+        let tries = first.and_then(|id| self.tries.get(&id).copied());
+        (taken, tries.unwrap_or(0))
+    }
+
+    fn put_back(&mut self, files: Vec<FilePlan>) {
+        for file in files.into_iter().rev() {
+            self.files.push_front(file);
+        }
+    }
+
+    /// Put back what is not finished, and add up the rest.
+    fn settle(
+        &mut self,
+        files: Vec<FilePlan>,
+        result: &RunResult,
+        spent: Bytes,
+        had: Bytes,
+    ) -> Portion {
+        let of_file: HashMap<TargetId, &FileResult> =
+            result.files.iter().map(|file| (file.id, file)).collect();
+        let mut portion = Portion {
+            written: spent,
+            longest_step: result.longest_lock,
+            stalls: result.stalls_over_limit,
+            ..Portion::default()
+        };
+        let (mut left, mut too_large) = (Vec::new(), None);
+        for plan in files {
+            let Some(file) = of_file.get(&id(&plan)) else {
+                continue;
+            };
+            portion.relocated = portion.relocated.saturating_add(file.bytes_relocated);
+            portion.extents_removed += file.extents_before.saturating_sub(file.extents_after);
+            match &file.reason {
+                Some(Reason::Skip(SkipReason::Stopped)) => {
+                    let tries = self.tries.entry(file.id).or_default();
+                    // A stop before it was begun costs nothing.
+                    if file.bytes_relocated.is_zero() && !file.bytes_host_written.is_zero() {
+                        *tries += 1;
+                    }
+                    match *tries < MOST_TRIES {
+                        true => left.push(plan),
+                        false => *portion.skipped.entry(SkipReason::Stopped).or_default() += 1,
+                    }
+                }
+                Some(Reason::Skip(SkipReason::OverBudget)) => {
+                    if file.bytes_relocated.is_zero() && spent.is_zero() && too_large.is_none() {
+                        too_large = Some(needs(&plan, had));
+                        self.too_large = Some(file.id);
+                    }
+                    left.push(plan);
+                }
+                reason => match file.status {
+                    Status::Moved => portion.files_moved += 1,
+                    Status::Failed => {
+                        let why = reason
+                            .as_ref()
+                            .map_or_else(String::new, ToString::to_string);
+                        portion
+                            .failed
+                            .push(format!("{}: {why}", file.path.display()));
+                    }
+                    Status::Skipped => {
+                        if let Some(Reason::Skip(reason)) = reason {
+                            *portion.skipped.entry(*reason).or_default() += 1;
+                        }
+                    }
+                },
+            }
+        }
+        self.put_back(left);
+        portion.end = match (self.files.is_empty(), too_large) {
+            (true, _) => PortionEnd::Done,
+            (false, Some(bytes)) => PortionEnd::TooSmall(bytes),
+            (false, None) => PortionEnd::More,
+        };
+        portion
+    }
+}
+
+fn id(plan: &FilePlan) -> TargetId {
+    TargetId {
+        dev: plan.dev,
+        inode: plan.inode,
+    }
+}
+
+/// Bytes that the smallest range of a file writes that is too large for a portion: a range moves in one go.
+fn needs(plan: &FilePlan, had: Bytes) -> Bytes {
+    let cost = |run: &FileRange| {
+        let chunks = plan.migrating().filter(|chunk| run.overlaps(chunk.range));
+        chunks.map(|chunk| chunk.cost).sum::<Bytes>()
+    };
+    let larger = plan
+        .runs()
+        .iter()
+        .map(cost)
+        .filter(|cost| *cost > had)
+        .min();
+    larger.unwrap_or(plan.cost())
+}
+
+fn gain_per_byte(file: &FilePlan) -> f64 {
+    file.gain() / file.cost().get().max(1) as f64
+}
+
+/// In which quantity the gain of a plan is. How much faster a busy device would be is not known.
+fn saved_by(planned: &Planned) -> SavedBy {
+    let is_busy = matches!(&planned.calibration, Some(Ok(found)) if found.is_busy());
+    match planned.options.weight {
+        Weight::Measured(_) if !is_busy => SavedBy::Time,
+        Weight::Probed(_) => SavedBy::Time,
+        Weight::Measured(_) | Weight::Paper | Weight::Device(_) => SavedBy::Requests,
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        cause = error.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use indef_trace::store::{SessionId, SessionInfo};
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_worth_as_much_as_its_counts() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let hour = Duration::from_secs(3600);
+        let session = |age: Duration, ended: bool| StoredSession {
+            id: SessionId(1),
+            info: SessionInfo::default(),
+            began: now - age - 6 * hour,
+            latest: now - age,
+            ended: ended.then_some(now - age),
+            reads: 0,
+            writes: 0,
+            lost: 0,
+            one_in: 1.0,
+            common_error: None,
+        };
+        let week = 7 * 24 * hour;
+        let days = |sessions: &[StoredSession]| observed_days(sessions, week, now);
+        assert_eq!(days(&[]), 1.0 / 24.0);
+        assert_eq!(days(&[session(Duration::ZERO, true)]), 0.25);
+        let two = [session(Duration::ZERO, false), session(week, true)];
+        assert_eq!(days(&two), 0.375);
+        assert_eq!(observed_days(&two, Duration::ZERO, now), 0.5);
+        // One that ends in the future, as the clock was set back, is worth its time.
+        assert_eq!(days(&[session(Duration::ZERO, true)]), 0.25);
+    }
+}

@@ -1,0 +1,97 @@
+//! `indef watch`: the service of `indef_pipeline::tend` on this machine.
+//!
+//! (`indef_pipeline::watch` is the list that `indef top` shows.)
+
+mod json;
+mod listen;
+mod machine;
+mod notify;
+mod telling;
+
+use std::{io, path::PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use indef_pipeline::{
+    Cancel,
+    tend::{Duties, Event, Kept, Ledger, Status, Tender, World, metrics},
+};
+
+use crate::{
+    args::WatchArgs,
+    made::Made,
+    outcome::Outcome,
+    output::{Console, UNPRINTED, json::print},
+};
+use listen::Listener;
+use machine::ThisMachine;
+use telling::Teller;
+
+/// Another `/` for readings, for tests: a folder with `proc` and `sys` in it. No part of the interface.
+const ROOT: &str = "INDEF_WATCH_ROOT";
+
+/// Look after file systems.
+pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
+    if console.json && !args.is_once() {
+        bail!("--json is for --once and --dry-run: a service that goes on has no last document");
+    }
+    let settings = args.settings();
+    let listener = match &args.metrics.metrics_listen {
+        Some(address) => Some(Listener::begin(address)?),
+        None => None,
+    };
+    let stop = Cancel::new();
+    let root = std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let teller = Teller::new(console, args.is_once());
+    let mut world = ThisMachine::begin(root, &stop, teller, |status| {
+        publish(args, listener.as_ref(), status)
+    })?;
+    // A dry run makes nothing, and so needs no state of its own.
+    let kept = match settings.dry_run {
+        true => None,
+        false => Some(Kept::take()?),
+    };
+    let profile = match &kept {
+        Some(kept) => Some(kept.profile()),
+        None => Kept::find_profile(),
+    };
+    let ledger: Option<Ledger> = match &kept {
+        Some(kept) => {
+            let (ledger, is_damaged) = kept.ledger(world.now(), &settings.budgets)?;
+            if is_damaged {
+                world.tell(&Event::LedgerDamaged);
+            }
+            Some(ledger)
+        }
+        None => None,
+    };
+    let mut duties = Duties::new(settings.clone(), profile, stop.clone());
+    let mut tender = Tender::new(settings, &mut world, &mut duties, ledger);
+    // Settings come from the command line alone, so far; mounts are looked at anew.
+    let ended = tender.run(&mut || Ok(args.settings()));
+    let status = tender.status().clone();
+    world.end();
+    let work_left = ended.map_err(|why| anyhow!(why))?;
+    if console.json {
+        let document = json::WatchDocument::new(&status, work_left, args.dry_run);
+        print(&document, &Made::of(&args.paths)).context(UNPRINTED)?;
+    }
+    Ok(match work_left && args.is_once() {
+        true => Outcome::Stopped,
+        false => Outcome::Done,
+    })
+}
+
+/// Give the numbers to whoever asked for them.
+fn publish(args: &WatchArgs, listener: Option<&Listener>, status: &Status) -> io::Result<()> {
+    if listener.is_none() && args.metrics.metrics_file.is_none() {
+        return Ok(());
+    }
+    let text = metrics::render(status, env!("INDEF_VERSION"));
+    if let Some(path) = &args.metrics.metrics_file {
+        listen::write_file(path, &text)?;
+    }
+    if let Some(listener) = listener {
+        listener.set(text);
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! `indef watch` on a real file system: what is read is found and repaired, a second round does nothing and says why,
+//! and where others need the machine nothing moves.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::common::{
+    Run, fragments, hashes, indef_with_state, is_root, make, reader::Reader, scratch,
+};
+use tempfile::TempDir;
+use units::Bytes;
+
+/// A machine with this pressure of I/O, in percent, which tells nothing else.
+fn machine(io_pressure: f64) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let pressure = root.path().join("proc/pressure");
+    fs::create_dir_all(&pressure).unwrap();
+    for (name, percent) in [("io", io_pressure), ("cpu", 0.0)] {
+        let text = format!("some avg10={percent:.2} avg60=0.00 avg300=0.00 total=0\n");
+        fs::write(pressure.join(name), text).unwrap();
+    }
+    root
+}
+
+fn watch(state: &Path, machine: &TempDir, path: &Path) -> Command {
+    let mut command = indef_with_state(state);
+    command
+        .env("INDEF_WATCH_ROOT", machine.path())
+        .args(["watch", "--once", "--json", "--learn"])
+        .arg(if state.join("watch/profile").exists() {
+            "0s"
+        } else {
+            "4s"
+        })
+        .arg(path);
+    command
+}
+
+#[test]
+fn loop_a_hot_file_is_found_and_repaired_unless_others_need_the_machine() {
+    if !is_root() {
+        return;
+    }
+    let check = crate::common::run(["trace", "--check"]);
+    if check.status != 0 {
+        return scratch_fs::skip(&check.err);
+    }
+    let Some(mut scratch) = scratch("ext4") else {
+        return;
+    };
+    let dir = scratch.path().join("data");
+    fs::create_dir(&dir).unwrap();
+    let (hot, cold) = (dir.join("hot"), dir.join("cold"));
+    make(&hot, Bytes::mib(1), Bytes::kib(4));
+    make(&cold, Bytes::mib(1), Bytes::kib(4));
+    scratch.sync().unwrap();
+    let contents = hashes(&dir);
+    let (calm, busy) = (machine(0.0), machine(80.0));
+    let state = tempfile::tempdir().unwrap();
+
+    // Nothing is known of reads: nothing is moved, and nothing made.
+    let dry = |options: &[&str]| {
+        let mut command = watch(state.path(), &calm, &dir);
+        command.arg("--dry-run").args(options).ran()
+    };
+    let ran = dry(&[]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.json()["file_systems"][0]["decision"], "no-profile");
+    assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
+
+    // It learns while the machine is busy, and moves nothing.
+    let reader = Reader::of(&hot);
+    let ran = watch(state.path(), &busy, &dir).ran();
+    drop(reader);
+    assert_eq!(ran.status, 3, "{ran:?}");
+    let document = ran.json();
+    let place = &document["file_systems"][0];
+    assert_eq!(place["held"], "readings", "{document}");
+    assert!(
+        ran.err
+            .contains("others wait for I/O (80.0 % of the time, the limit is 10)"),
+        "{ran:?}"
+    );
+    assert_eq!(document["totals"]["bytes_written"], 0, "{document}");
+    assert_eq!(fragments(&hot), 256);
+
+    let ran = dry(&[]);
+    assert_eq!(ran.json()["file_systems"][0]["decision"], "move", "{ran:?}");
+    assert!(ran.err.contains("worth moving"), "{ran:?}");
+    let prices = ["--requests-price", "1e15", "--wear-price", "1e12"];
+    let ran = dry(&prices);
+    let place = &ran.json()["file_systems"][0];
+    assert_eq!(place["decision"], "pays-too-late", "{ran:?}");
+    assert_eq!(fragments(&hot), 256);
+
+    let ran = watch(state.path(), &calm, &dir).ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let document = ran.json();
+    // The part that is read, and no more.
+    assert_eq!(
+        document["totals"]["bytes_relocated"],
+        128 << 10,
+        "{document}"
+    );
+    assert_eq!(document["totals"]["files_moved"], 1, "{document}");
+    assert_eq!(document["work_left"], false, "{document}");
+    assert_eq!(fragments(&hot), 256 - 31, "{document}");
+    assert_eq!(fragments(&cold), 256, "nobody reads it");
+    let left = document["budget_left_day_bytes"].as_u64().unwrap();
+    let written = document["totals"]["bytes_written"].as_u64().unwrap();
+    assert_eq!(left + written, 10 << 30, "{document}");
+
+    // A second round does nothing, and says why.
+    let ran = watch(state.path(), &calm, &dir).ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let document = ran.json();
+    let place = &document["file_systems"][0];
+    assert_eq!(place["decision"], "nothing-to-join", "{document}");
+    assert!(ran.err.contains("no read meets fragments"), "{ran:?}");
+    assert_eq!(document["totals"]["bytes_written"], 0, "{document}");
+
+    assert_eq!(hashes(&dir), contents);
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(&dir), contents);
+}
+
+/// Without a profile, with everything of the service around it: budget, portions, XFS.
+#[test]
+fn loop_without_a_profile_files_move_in_portions_within_the_budget() {
+    if !is_root() {
+        return;
+    }
+    let Some(mut scratch) = scratch("xfs") else {
+        return;
+    };
+    for n in 0..4 {
+        make(
+            &scratch.path().join(format!("file {n}")),
+            Bytes::mib(4),
+            Bytes::kib(16),
+        );
+    }
+    let contents = hashes(scratch.path());
+    let (calm, state) = (machine(0.0), tempfile::tempdir().unwrap());
+    let once = |budget: &str| {
+        indef_with_state(state.path())
+            .env("INDEF_WATCH_ROOT", calm.path())
+            .args(["watch", "--once", "--json", "--learn", "0s"])
+            .args(["--without-profile", "--portion", "4MiB", "--budget", budget])
+            .arg(scratch.path())
+            .ran()
+    };
+    let ran = once("8MiB");
+    assert_eq!(ran.status, 3, "{ran:?}");
+    let document = ran.json();
+    let first = document["totals"]["bytes_written"].as_u64().unwrap();
+    assert!((1..=8 << 20).contains(&first), "{document}");
+    assert_eq!(document["file_systems"][0]["held"], "budget", "{document}");
+    // The next process knows what this one wrote.
+    let ran = once("8MiB");
+    assert_eq!(ran.status, 3, "{ran:?}");
+    assert_eq!(ran.json()["totals"]["bytes_written"], 0, "{ran:?}");
+    let ran = once("none");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    for n in 0..4 {
+        let left = fragments(&scratch.path().join(format!("file {n}")));
+        assert!(left < 8, "file {n}: {left}: {ran:?}");
+    }
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(scratch.path()), contents);
+}

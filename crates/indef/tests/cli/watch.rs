@@ -1,0 +1,186 @@
+//! `indef watch` as a service: signals, the service manager, metrics, one at a time.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    os::unix::net::{UnixDatagram, UnixStream},
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::common::{Run, ended, indef_with_state, signal, spawn};
+use rustix::process::Signal;
+
+/// A service that does not trace.
+fn watch(state: &Path) -> Command {
+    let mut command = indef_with_state(state);
+    command.args(["watch", "--learn", "0s"]);
+    command
+}
+
+/// Wait until it listens to signals, and has its state.
+fn has_begun(state: &Path) {
+    for _ in 0..1200 {
+        if state.join("watch/lock").exists() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it has not begun");
+}
+
+/// Wait for a message of the service that holds this.
+fn told(socket: &UnixDatagram, part: &str) {
+    let mut buffer = [0; 4096];
+    for _ in 0..200 {
+        let read = match socket.recv(&mut buffer) {
+            // A child of another test has ended.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.expect("a message within its time"),
+        };
+        if String::from_utf8_lossy(&buffer[..read]).contains(part) {
+            return;
+        }
+    }
+    panic!("{part} is not told");
+}
+
+#[test]
+fn a_service_tells_its_manager_and_ends_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, data) = (folder.path().join("state"), folder.path().join("data"));
+    fs::create_dir(&state).unwrap();
+    fs::create_dir(&data).unwrap();
+    let notify = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&notify).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let (file, listen) = (
+        folder.path().join("indef.prom"),
+        folder.path().join("scrape"),
+    );
+    let child = spawn(
+        watch(&state)
+            .env("NOTIFY_SOCKET", &notify)
+            .env("WATCHDOG_USEC", "400000")
+            .arg(&data)
+            .arg("--metrics-file")
+            .arg(&file)
+            .arg("--metrics-listen")
+            .arg(format!("unix:{}", listen.display())),
+    );
+    told(&socket, "READY=1");
+    told(&socket, "STATUS=");
+    told(&socket, "WATCHDOG=1");
+    // A second one is refused.
+    let second = watch(&state).arg(&data).ran();
+    assert_eq!(second.status, 1, "{second:?}");
+    second.error_line("another indef watch is running");
+    // SIGHUP: it begins anew.
+    signal(&child, Signal::HUP);
+    told(&socket, "READY=1");
+    let mut stream = UnixStream::connect(&listen).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut scraped = String::new();
+    stream.read_to_string(&mut scraped).unwrap();
+    assert!(scraped.starts_with("HTTP/1.1 200 OK"), "{scraped}");
+    assert!(scraped.contains("indef_watch_info{version="), "{scraped}");
+    assert!(scraped.ends_with("# EOF\n"), "{scraped}");
+    signal(&child, Signal::TERM);
+    let begun = Instant::now();
+    told(&socket, "STOPPING=1");
+    let ran = ended(child);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "it ends soon");
+    assert_eq!(
+        ran.err.matches("looks after one file system").count(),
+        2,
+        "{ran:?}"
+    );
+    let metrics = fs::read_to_string(&file).unwrap();
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    assert!(!listen.exists());
+    // Its lock is nobody's any more.
+    let dry = watch(&state).arg("--once").arg(&data).ran();
+    assert!(dry.status == 0 || dry.status == 3, "{dry:?}");
+}
+
+#[test]
+fn lines_for_the_journal_have_their_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let file = fs::File::create(&log).unwrap();
+    let status = rustix::fs::fstat(&file).unwrap();
+    let stream = format!("{}:{}", status.st_dev, status.st_ino);
+    let ran = watch(folder.path())
+        .args(["--once"])
+        .arg(folder.path())
+        .env("JOURNAL_STREAM", stream)
+        .stderr(file)
+        .status()
+        .unwrap();
+    assert!(matches!(ran.code(), Some(0 | 3)), "{ran}");
+    let lines = fs::read_to_string(&log).unwrap();
+    assert!(
+        lines.starts_with("<6>looks after one file system\n"),
+        "{lines}"
+    );
+    let has_level = |line: &str| line.starts_with("<6>") || line.starts_with("<4>");
+    assert!(lines.lines().all(has_level), "{lines}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path();
+    let refused = |arguments: &[&str]| watch(state).args(arguments).ran();
+    let ran = refused(&["--metrics-listen", "0.0.0.0:9779"]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.err.contains("no loopback address"), "{ran:?}");
+    let ran = refused(&["--json", "/"]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.error_line("--once");
+    let ran = refused(&["--once", "/no/such"]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.error_line("/no/such");
+    let ran = refused(&["--window", "nights"]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.err.contains("22:00-06:00"), "{ran:?}");
+}
+
+/// What failed while a service went on is no failure of its end; of a single round it is.
+#[test]
+fn a_service_that_is_stopped_has_not_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let unwritable = "/no/such/indef.prom";
+    let other = tempfile::tempdir().unwrap();
+    let once = watch(other.path())
+        .args(["--once", "--metrics-file", unwritable])
+        .arg(folder.path())
+        .ran();
+    assert!(once.err.contains(unwritable), "{once:?}");
+    // 3 where others need this machine.
+    assert!(matches!(once.status, 1 | 3), "{once:?}");
+    let child = spawn(
+        watch(folder.path())
+            .args(["--metrics-file", unwritable])
+            .arg(folder.path()),
+    );
+    has_begun(folder.path());
+    signal(&child, Signal::TERM);
+    let ran = ended(child);
+    assert!(ran.status == 0 && ran.err.contains(unwritable), "{ran:?}");
+}
+
+/// A signal in the midst of a wait is noticed at once, not at its end.
+#[test]
+fn a_waiting_service_wakes_up_for_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = spawn(watch(folder.path()).arg(folder.path()));
+    has_begun(folder.path());
+    signal(&child, Signal::INT);
+    assert_eq!(ended(child).status, 0);
+}
