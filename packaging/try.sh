@@ -28,9 +28,10 @@ are_installed() {
 are_installed
 
 apt-get install -y -qq --no-install-recommends e2fsprogs xfsprogs btrfs-progs systemd
-systemd-analyze --man=no verify /usr/lib/systemd/system/indef.service /usr/lib/systemd/system/indef.timer
+systemd-analyze --man=no verify /usr/lib/systemd/system/indef.service /usr/lib/systemd/system/indef.timer \
+  /usr/lib/systemd/system/indef-watch.service
 indef demo
-systemctl enable indef.timer
+systemctl enable indef.timer indef-watch.service
 
 apt-get purge -y -qq indef flashd
 traces >/tmp/after
@@ -41,7 +42,7 @@ apt-get install -y -qq --no-install-recommends rpm
 rpm --install --nodeps ./indef-*.rpm ./flashd-*.rpm
 are_installed
 indef demo
-systemctl enable indef.timer
+systemctl enable indef.timer indef-watch.service
 rpm --verify --nodeps indef flashd
 rpm --erase indef flashd
 # State stays: rpm has no purge.

@@ -13,8 +13,8 @@ pub(super) struct Package {
     pub(super) libraries: &'static [&'static str],
     /// Packages that it is more useful with.
     pub(super) recommends: &'static str,
-    /// Its unit that is switched on by hand, and has to be off before it is removed.
-    pub(super) unit: &'static str,
+    /// Its units that are switched on by hand, and have to be off before it is removed.
+    pub(super) units: &'static [&'static str],
     /// A command for the state that is left when it is purged (dpkg; rpm knows no such thing).
     pub(super) purge: &'static str,
 }
@@ -25,11 +25,13 @@ pub(super) const RELOAD: &str = "[ ! -d /run/systemd/system ] || systemctl daemo
 impl Package {
     /// Lines of a shell script that stop its units and switch them off.
     pub(super) fn switch_off(&self) -> String {
-        let Self { name, unit, .. } = self;
+        let Self { name, units, .. } = self;
+        let stopped = units.join("' '");
+        let found = units.join("' -o -name '");
         format!(
             "command -v systemctl >/dev/null || exit 0\n\
-             [ ! -d /run/systemd/system ] || systemctl stop '{unit}' '{name}*.service'\n\
-             for unit in $(cd /etc/systemd/system 2>/dev/null && find . -name '{unit}' -printf '%f\\n'); do\n\
+             [ ! -d /run/systemd/system ] || systemctl stop '{stopped}' '{name}*.service'\n\
+             for unit in $(cd /etc/systemd/system 2>/dev/null && find . -name '{found}' | sed 's|.*/||'); do\n\
              \x20 systemctl --no-reload disable \"$unit\" || true\n\
              done\n"
         )
@@ -54,7 +56,7 @@ pub(super) const PACKAGES: [Package; 2] = [
             "GPL-2.0-only",
         ],
         recommends: "e2fsprogs, xfsprogs, btrfs-progs",
-        unit: "indef.timer",
+        units: &["indef.timer", "indef-watch.service"],
         purge: "rm -rf /var/lib/indef",
     },
     Package {
@@ -65,7 +67,7 @@ pub(super) const PACKAGES: [Package; 2] = [
         options: &["--flashd"],
         libraries: &["LGPL-2.1-or-later"],
         recommends: "nvme-cli",
-        unit: "flashd@*.service",
+        units: &["flashd@*.service"],
         // The content of somebody's SSD stays.
         purge: "rmdir /var/lib/flashd /etc/flashd 2>/dev/null || true",
     },

@@ -30,7 +30,8 @@ use super::{trace::overhead, values};
     sudo indef watch --once --dry-run        what would it do now?\n  \
     sudo indef watch /srv --window 22:00-06:00 --budget 20GiB\n  \
     sudo indef watch --window 'sat,sun' --window 'mon-fri 01:00-05:00'\n  \
-    sudo indef watch --once --without-profile /srv     one round, for cron\n\n\
+    sudo indef watch --once --without-profile /srv     one round, for cron\n  \
+    sudo systemctl enable --now indef-watch            as a service\n\n\
     Exit status 3 with --once: readings, windows, budgets or a signal held something back.")]
 pub(crate) struct WatchArgs {
     /// Files and directories [default: every mounted file system that an engine works on]

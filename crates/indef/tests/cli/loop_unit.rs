@@ -15,10 +15,20 @@ use units::Bytes;
 /// The id of an ordinary user.
 const OWNER: u32 = 1000;
 
-/// The words of a setting of the unit.
+/// The text of a unit.
+fn unit(name: &str) -> String {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    fs::read_to_string(units.join(name)).unwrap()
+}
+
+/// The words of a setting of the nightly unit.
 fn setting(name: &str) -> Vec<String> {
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/indef.service");
-    let unit = fs::read_to_string(unit).unwrap();
+    setting_of("indef.service", name)
+}
+
+/// The words of a setting of a unit.
+fn setting_of(file: &str, name: &str) -> Vec<String> {
+    let unit = unit(file);
     let begin = format!("{name}=");
     let mut lines = unit.lines().filter_map(|line| line.strip_prefix(&*begin));
     let words = lines.next().unwrap_or_else(|| panic!("no {name}"));
@@ -136,4 +146,45 @@ fn loop_the_units_capabilities_are_enough_for_btrfs() {
     {
         everything_moves(scratch);
     }
+}
+
+/// The service moves as the nightly run does, and traces besides.
+#[test]
+fn the_service_has_what_the_nightly_run_has_and_what_tracing_takes() {
+    let of_watch = setting_of("indef-watch.service", "CapabilityBoundingSet");
+    for capability in setting("CapabilityBoundingSet") {
+        assert!(of_watch.contains(&capability), "{capability}");
+    }
+    let more = ["CAP_BPF", "CAP_PERFMON"].map(str::to_owned);
+    assert!(more.iter().all(|capability| of_watch.contains(capability)));
+    assert_eq!(of_watch.len(), setting("CapabilityBoundingSet").len() + 2);
+}
+
+/// systemd understands both units, and rates the service's exposure as docs/ops.md says.
+#[test]
+fn systemd_understands_the_units() {
+    let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).output();
+    if analyze(&["--version"]).is_err() {
+        return scratch_fs::skip("systemd-analyze is not installed");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["indef.service", "indef.timer", "indef-watch.service"] {
+        // Where it is installed nothing is missing.
+        let text = unit(name).replace("/usr/local/bin/indef", env!("CARGO_BIN_EXE_indef"));
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    for name in ["indef.timer", "indef-watch.service"] {
+        let path = folder.path().join(name);
+        let ran = Ran::from(analyze(&["--man=no", "verify", path.to_str().unwrap()]).unwrap());
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{name}: {ran:?}");
+    }
+    let path = folder.path().join("indef-watch.service");
+    let arguments = [
+        "security",
+        "--offline=true",
+        "--threshold=22",
+        path.to_str().unwrap(),
+    ];
+    let ran = Ran::from(analyze(&arguments).unwrap());
+    assert_eq!(ran.status, 0, "{ran:?}");
 }
