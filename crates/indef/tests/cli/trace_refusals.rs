@@ -320,6 +320,8 @@ fn loop_a_full_disk_costs_nothing_that_was_learned() {
             "syscall",
             "--readahead",
             "0",
+            "--max-overhead",
+            "off",
             "-o",
             text(&profile),
         ])
