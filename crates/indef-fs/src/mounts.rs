@@ -20,6 +20,8 @@ use crate::root::{id, look_at, reopen};
 pub struct Mount {
     /// The kernel's number for it (`stx_mnt_id`).
     pub id: u64,
+    /// The directory of the file system that is mounted: `/` for all of it.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub point: PathBuf,
     /// Its type: `ext4`.
@@ -78,7 +80,8 @@ impl Mount {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-        let point = unescape(fields.nth(3)?);
+        let root = unescape(fields.nth(2)?);
+        let point = unescape(fields.next()?);
         let mount_options = fields.next()?;
         fields.find(|field| *field == b"-")?;
         let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
@@ -92,6 +95,7 @@ impl Mount {
             .collect();
         Some(Self {
             id,
+            root,
             point,
             fs_type,
             source,
@@ -131,9 +135,10 @@ mod tests {
 
     #[test]
     fn a_line_with_tags_and_escapes() {
-        let line = br"36 35 98:0 /mnt1 /mnt\0402\011x rw,noatime master:1 shared:2 - ext4 /dev/sd\134a rw,data=journal";
+        let line = br"36 35 98:0 /of\040it /mnt\0402\011x rw,noatime master:1 shared:2 - ext4 /dev/sd\134a rw,data=journal";
         let mount = Mount::parse(line).unwrap();
         assert_eq!(mount.id, 36);
+        assert_eq!(mount.root, PathBuf::from("/of it"));
         assert_eq!(mount.point, PathBuf::from("/mnt 2\tx"));
         assert_eq!(mount.fs_type, "ext4");
         assert_eq!(mount.source, PathBuf::from("/dev/sd\\a"));

@@ -95,7 +95,7 @@ pub fn mounted() -> io::Result<Vec<Mounted>> {
 }
 
 /// Whether there is an engine for its type, by its name.
-fn is_served(mount: &Mount) -> bool {
+pub(crate) fn is_served(mount: &Mount) -> bool {
     SERVED.iter().any(|kind| kind.to_string() == mount.fs_type)
 }
 

@@ -4,6 +4,8 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
+    fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -66,7 +68,7 @@ impl Geometries {
             };
         }
         let mut geometries = Self::default();
-        for path in paths {
+        for path in one_on_each(paths) {
             geometries.ask(path);
         }
         let asked_for = choice.is_some();
@@ -227,10 +229,16 @@ pub(crate) fn file_system(path: &Path) -> Option<Filesystem> {
     detect(&file, path).ok()
 }
 
+/// The first of the paths on each device. There may be very many of them, and a file system takes long to look at.
+pub(crate) fn one_on_each(paths: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
+    let mut seen = HashSet::new();
+    (paths.iter()).filter(move |path| fs::metadata(path).is_ok_and(|is| seen.insert(is.dev())))
+}
+
 /// The file systems of the paths, each with the first path on it.
 pub(crate) fn file_systems(paths: &[PathBuf]) -> Vec<(&PathBuf, Filesystem)> {
     let mut systems = Vec::<(&PathBuf, Filesystem)>::new();
-    for path in paths {
+    for path in one_on_each(paths) {
         if let Some(fs) = file_system(path)
             && systems.iter().all(|(_, other)| other.dev != fs.dev)
         {

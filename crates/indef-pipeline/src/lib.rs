@@ -70,6 +70,7 @@ mod error;
 pub mod geometry;
 mod heat;
 pub mod learn;
+pub mod mounts;
 mod note;
 mod opened;
 pub mod place;

@@ -6,7 +6,7 @@
 use indef_core::plan::PathJson;
 use serde::{Deserialize, Serialize};
 
-use crate::made::Made;
+use crate::{excluded::ExcludedJson, made::Made};
 
 /// The version of all documents.
 pub(crate) const SCHEMA: u64 = 1;
@@ -126,6 +126,8 @@ pub(crate) struct RunTotals {
     pub(crate) files_moved: u64,
     pub(crate) files_skipped: u64,
     pub(crate) files_failed: u64,
+    #[serde(flatten)]
+    pub(crate) excluded: ExcludedJson,
     pub(crate) bytes_relocated: u64,
     pub(crate) bytes_host_read: u64,
     pub(crate) bytes_host_written: u64,

@@ -8,10 +8,12 @@
 
 mod advice;
 mod args;
+mod chosen;
 mod compact;
 mod demo;
 mod doctor;
 mod document;
+mod excluded;
 mod extent_map;
 mod generate;
 mod made;

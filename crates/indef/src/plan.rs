@@ -13,6 +13,7 @@ use indef_core::{
     SkipReason,
     plan::{Chunk, Decision, FilePlan, PathJson, PlanTotals, Weight},
 };
+use indef_engine::collect::Excluded;
 use indef_pipeline::{
     Cancel, Note,
     plan::{Planned, Planner, write},
@@ -23,7 +24,8 @@ use units::{Bytes, PhysOffset};
 use crate::{
     advice::Advice,
     args::PlanCommandArgs,
-    made::Made,
+    chosen::Chosen,
+    excluded::ExcludedJson,
     notes::Teller,
     outcome::Outcome,
     output::{Align, Console, Count, Gain, Name, Table, UNPRINTED, counted, json::Document},
@@ -36,13 +38,12 @@ use weights::{ReadTimeJson, WeightsJson};
 pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
+    let chosen = Chosen::of(&args.paths, &args.files, console)?;
     let planner = Planner {
         compare: true,
         keep_notable: args.output.is_some(),
         calibrate: args.calibrate,
-        ..args
-            .plan
-            .planner(&args.paths, &args.bounds, args.workers.count())
+        ..chosen.planner(args.plan.planner(&args.bounds, args.workers.count()))
     };
     if args.calibrate && !planner.measured {
         console.note("--calibrate has no effect: it measures for --weight measured");
@@ -52,8 +53,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     let teller = Teller::new(console, "planning");
     let notes = |note: Note<'_>| {
         if let (Note::Walk, true) = (note, console.json) {
-            document
-                .get_or_init(|| Document::begin("chunks", &Made::of(&args.paths), Some(&cancel)));
+            document.get_or_init(|| Document::begin("chunks", &chosen.made(), Some(&cancel)));
         }
         if let (Note::Untouched { plan, .. }, Some(document)) = (note, document.get()) {
             print_chunks(document, plan);
@@ -178,10 +178,17 @@ pub(crate) struct TotalsJson {
     total_gain: f64,
     /// Files of which nothing moves, by reason.
     skipped: BTreeMap<&'static str, u64>,
+    /// Of the walk; a plan file does not tell.
+    #[serde(flatten)]
+    excluded: Option<ExcludedJson>,
 }
 
 impl TotalsJson {
-    pub(crate) fn new(totals: &PlanTotals, skipped: &BTreeMap<SkipReason, u64>) -> Self {
+    pub(crate) fn new(
+        totals: &PlanTotals,
+        skipped: &BTreeMap<SkipReason, u64>,
+        excluded: Option<Excluded>,
+    ) -> Self {
         Self {
             files: totals.files,
             files_to_move: totals.files_to_move,
@@ -194,6 +201,7 @@ impl TotalsJson {
                 .iter()
                 .map(|(reason, files)| (reason.as_str(), *files))
                 .collect(),
+            excluded: excluded.map(ExcludedJson::from),
         }
     }
 }
@@ -230,7 +238,11 @@ impl From<&Planned> for PlanRest {
         let limited = &planned.limited;
         let measured = weights::measured(planned);
         Self {
-            totals: TotalsJson::new(&planned.totals, &planned.skipped),
+            totals: TotalsJson::new(
+                &planned.totals,
+                &planned.skipped,
+                Some(planned.summary.excluded),
+            ),
             policy: planned.options.policy.as_str(),
             reclaim_ratio: planned.options.reclaim_ratio,
             weight: planned.options.weight.as_str(),
@@ -393,6 +405,9 @@ fn sums(
             "left",
             format!("{}: {}", counted(*files, "file", "files"), reason.advice()),
         )?;
+    }
+    if let Some(excluded) = ExcludedJson::from(planned.summary.excluded).text() {
+        line("excluded", excluded)?;
     }
     match &args.output {
         _ if planned.summary.cancelled => line("stopped", "no plan was written".to_owned()),

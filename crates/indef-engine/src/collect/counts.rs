@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::seen::CollectSummary;
+use super::seen::{CollectSummary, Excluded};
 
 #[derive(Default)]
 pub(super) struct WalkCounts {
@@ -11,6 +11,9 @@ pub(super) struct WalkCounts {
     pub(super) hard_links: AtomicU64,
     pub(super) others: AtomicU64,
     pub(super) other_file_systems: AtomicU64,
+    pub(super) excluded_files: AtomicU64,
+    pub(super) excluded_directories: AtomicU64,
+    pub(super) small: AtomicU64,
     pub(super) vanished: AtomicU64,
     pub(super) problems: AtomicU64,
 }
@@ -24,6 +27,11 @@ impl WalkCounts {
             hard_links: get(&self.hard_links),
             others: get(&self.others),
             other_file_systems: get(&self.other_file_systems),
+            excluded: Excluded {
+                files: get(&self.excluded_files),
+                directories: get(&self.excluded_directories),
+                small: get(&self.small),
+            },
             vanished: get(&self.vanished),
             problems: get(&self.problems),
             cancelled,

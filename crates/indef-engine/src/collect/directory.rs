@@ -20,6 +20,8 @@ use rustix::{
     io::Errno,
 };
 
+use super::select::Beneath;
+
 /// A directory's place in the walk. Kept as long as something below it is pending.
 pub(super) struct Node {
     parent: Option<Arc<Node>>,
@@ -125,6 +127,26 @@ pub(super) struct Tree {
     /// The same, open: where [`reopen`] starts from.
     pub(super) top_fd: File,
     pub(super) known: Arc<KnownFs>,
+    pub(super) given: Arc<Given>,
+}
+
+impl Tree {
+    /// The directory with this path in it, for globs.
+    pub(super) fn beneath<'a>(&'a self, path: &'a [u8]) -> Beneath<'a> {
+        Beneath {
+            path,
+            given_len: self.given.len,
+            absolute: &self.given.absolute,
+        }
+    }
+}
+
+/// A directory that was given.
+pub(super) struct Given {
+    /// The length of its path.
+    pub(super) len: usize,
+    /// Its absolute paths, where they are asked for.
+    pub(super) absolute: Vec<PathBuf>,
 }
 
 /// The facts that are known of a file system.

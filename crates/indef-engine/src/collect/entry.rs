@@ -55,6 +55,10 @@ impl Walker<'_, '_> {
             count(&walk.counts.hard_links);
             return true;
         }
+        if walk.options.select.is_too_small(known.size) {
+            count(&walk.counts.small);
+            return true;
+        }
         let facts = Facts {
             id,
             born: None,
@@ -76,8 +80,14 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Look at an entry of a directory that is, or may be, a regular file.
-    pub(super) fn entry(&mut self, directory: &Arc<Directory>, prefix: Prefix<'_>, name: &CStr) {
+    /// Look at an entry of a directory that is, or may be, a regular file. `kind` is what the directory calls it.
+    pub(super) fn entry(
+        &mut self,
+        directory: &Arc<Directory>,
+        prefix: Prefix<'_>,
+        name: &CStr,
+        kind: FileType,
+    ) {
         let walk = self.walk;
         let status = match look_at(directory, name) {
             Ok(status) => status,
@@ -96,6 +106,9 @@ impl Walker<'_, '_> {
             }
             _ => return count(&walk.counts.others),
         }
+        if kind == FileType::Unknown && walk.leaves_file(directory, prefix, name) {
+            return;
+        }
         let id = identity(&status);
         let elsewhere = id.0 != directory.node.dev || is_mount_root(&status);
         if elsewhere && walk.options.one_file_system {
@@ -107,8 +120,11 @@ impl Walker<'_, '_> {
         if status.stx_nlink > 1 && !walk.is_first(id) {
             return count(&walk.counts.hard_links);
         }
-        let known = (id.0 == directory.node.dev).then_some(&directory.tree.known);
         let facts = Facts::of(&status);
+        if walk.options.select.is_too_small(facts.size) {
+            return count(&walk.counts.small);
+        }
+        let known = (id.0 == directory.node.dev).then_some(&directory.tree.known);
         if let Some(known) = known
             && let Some((layout, mapped)) = self.without_opening(&facts, &status, known)
         {

@@ -20,6 +20,7 @@ mod entry;
 mod names;
 mod root;
 mod seen;
+mod select;
 mod walker;
 mod work_stack;
 
@@ -31,8 +32,9 @@ use std::path::PathBuf;
 use indef_fs::Roots;
 
 pub use seen::{
-    CollectOptions, CollectSummary, FoundFile, Recall, Seen, UnopenedFile, WalkProblem,
+    CollectOptions, CollectSummary, Excluded, FoundFile, Recall, Seen, UnopenedFile, WalkProblem,
 };
+pub use select::{Glob, GlobError, Select};
 
 use self::walker::{Walk, Walker};
 use crate::{Cancel, workers};

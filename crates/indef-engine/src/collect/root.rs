@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,10 +13,11 @@ use rustix::{
     fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statx},
     io::Errno,
 };
+use units::Bytes;
 
 use super::{
     counts::count,
-    directory::{Directory, Node, RootedPath, open_directory},
+    directory::{Directory, Given, Node, RootedPath, open_directory},
     walker::{Walker, identity, is_pseudo},
 };
 
@@ -38,6 +40,13 @@ fn follow(path: &Path) -> Result<Statx, Errno> {
     statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
 }
 
+/// The absolute path of an open directory, through no symbolic link, where the kernel tells it (proc(5)).
+fn opened_path(directory: impl AsFd) -> Option<PathBuf> {
+    let number = directory.as_fd().as_raw_fd();
+    let path = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+    path.is_absolute().then_some(path)
+}
+
 impl Walker<'_, '_> {
     /// Look at a given path: a file is handed over, a directory is returned open.
     pub(super) fn root(&mut self, given: &Path) -> Option<Arc<Directory>> {
@@ -53,6 +62,10 @@ impl Walker<'_, '_> {
             return None;
         }
         match FileType::from_raw_mode(status.stx_mode.into()) {
+            FileType::Directory if walk.options.select.is_of_files() => {
+                walk.problem(given.to_owned(), SkipReason::NotRegular.into());
+                None
+            }
             FileType::Directory => self.root_directory(given, &status),
             FileType::RegularFile => {
                 // Whoever opens the path later does not follow a symbolic link in its last part.
@@ -60,7 +73,7 @@ impl Walker<'_, '_> {
                     Ok(_) => std::fs::canonicalize(given).unwrap_or_else(|_| given.to_owned()),
                     Err(_) => given.to_owned(),
                 };
-                self.root_file(path, &status);
+                self.root_file(given, path, &status);
                 None
             }
             _ => {
@@ -70,21 +83,29 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// A regular file that was given by its path.
-    fn root_file(&mut self, path: PathBuf, status: &Statx) {
+    /// A regular file that was given by its path, with the same path if its last part is no link.
+    fn root_file(&mut self, given: &Path, path: PathBuf, status: &Statx) {
         let walk = self.walk;
         let parent = path.parent().unwrap_or(Path::new(""));
         let found = walk.roots.get(parent, Mounts::Stay).and_then(|root| {
             let name = path.file_name().ok_or(SkipReason::NotRegular)?;
-            root.find(Path::new(name))
+            Ok((root.find(Path::new(name))?, root))
         });
-        let entry = match found {
-            Ok(entry) => entry,
+        let (entry, root) = match found {
+            Ok(found) => found,
             Err(refusal) => return walk.problem(path, refusal),
         };
         let id = entry.id();
         if (id.dev, id.inode) != identity(status) {
             return count(&walk.counts.vanished);
+        }
+        let select = &walk.options.select;
+        let opened = || Some(opened_path(&*root)?.join(path.file_name()?));
+        if select.leaves_given(given, &select.absolute(given, opened), false) {
+            return count(&walk.counts.excluded_files);
+        }
+        if select.is_too_small(Bytes(status.stx_size)) {
+            return count(&walk.counts.small);
         }
         let root_len = parent.as_os_str().len();
         self.file(entry, RootedPath { path, root_len }, status, None, None);
@@ -104,6 +125,12 @@ impl Walker<'_, '_> {
             walk.problem(path.to_owned(), SkipReason::Changed.into());
             return None;
         }
+        let select = &walk.options.select;
+        let absolute = select.absolute(path, || opened_path(&*root));
+        if select.leaves_given(path, &absolute, true) {
+            count(&walk.counts.excluded_directories);
+            return None;
+        }
         let fd = match open_directory(&*root, c".") {
             Ok(fd) => fd,
             Err(errno) => {
@@ -112,7 +139,11 @@ impl Walker<'_, '_> {
             }
         };
         let node = Node::root(path.as_os_str(), dev, inode);
-        match self.tree(&node, &fd, path) {
+        let given = Arc::new(Given {
+            len: path.as_os_str().len(),
+            absolute,
+        });
+        match self.tree(&node, &fd, path, given) {
             Ok(tree) if is_pseudo(tree.known.fs.kind) => {
                 walk.problem(path.to_owned(), SkipReason::NoEngine.into());
                 None

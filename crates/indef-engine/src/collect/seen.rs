@@ -12,8 +12,10 @@ use indef_core::{
 use indef_fs::{Evidence, Filesystem, Refusal, TargetId};
 use units::Bytes;
 
+use super::select::Select;
+
 /// How to walk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CollectOptions {
     /// Threads that walk; 0 for one on each CPU, at most 16.
     pub jobs: usize,
@@ -29,6 +31,8 @@ pub struct CollectOptions {
     /// Stay on the file systems of the given paths. Otherwise mount points are entered, but never
     /// those of pseudo file systems like `/proc`.
     pub one_file_system: bool,
+    /// Entries to leave out.
+    pub select: Select,
 }
 
 impl Default for CollectOptions {
@@ -40,6 +44,7 @@ impl Default for CollectOptions {
             blocks: false,
             held: false,
             one_file_system: true,
+            select: Select::default(),
         }
     }
 }
@@ -129,6 +134,17 @@ pub enum Seen {
     Problem(WalkProblem),
 }
 
+/// The numbers of entries that a walk left out as it was told to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Excluded {
+    /// Files that a glob matches.
+    pub files: u64,
+    /// Directories that a glob matches; nothing is known of what lies in them.
+    pub directories: u64,
+    /// Files smaller than wanted.
+    pub small: u64,
+}
+
 /// The numbers of things that a walk saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectSummary {
@@ -142,6 +158,8 @@ pub struct CollectSummary {
     pub others: u64,
     /// Directories and files that were left out because they lie on another file system.
     pub other_file_systems: u64,
+    /// Entries that [`CollectOptions::select`] left out.
+    pub excluded: Excluded,
     /// Entries that vanished between being listed and being looked at.
     pub vanished: u64,
     /// Problems handed to the visitor.

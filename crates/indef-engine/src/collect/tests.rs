@@ -371,3 +371,118 @@ fn many_entries_in_one_directory_are_shared_out() {
         assert_eq!(walk_with(&[dir.path()], &options).summary.files, 5000);
     }
 }
+
+fn excluding(globs: &[&str], min_size: Bytes) -> CollectOptions {
+    let globs = globs.iter().map(|glob| glob.parse().unwrap());
+    CollectOptions {
+        select: Select::new(globs, min_size).unwrap(),
+        ..CollectOptions::default()
+    }
+}
+
+fn names_of(walked: &Walked, root: &Path) -> Vec<String> {
+    let names = walked.files.keys().map(|path| {
+        let below = path.strip_prefix(root).unwrap_or(path);
+        below.to_string_lossy().into_owned()
+    });
+    names.collect()
+}
+
+#[test]
+fn what_globs_match_is_left_out_and_counted() {
+    let dir = tree();
+    let root = dir.path();
+    for sub in ["a/cache", "b/node_modules/deep", "c"] {
+        fs::create_dir_all(root.join(sub)).unwrap();
+    }
+    for file in [
+        "a/x.iso",
+        "a/y",
+        "a/cache/z.tmp",
+        "b/node_modules/deep/1",
+        "b/node_modules/2",
+        "c/z.tmp",
+    ] {
+        fs::write(root.join(file), "content").unwrap();
+    }
+    // An excluded folder is not entered: not even looked into, which would be told.
+    fs::write(root.join("b/keep"), "content").unwrap();
+    let options = excluding(&["*.iso", "cache/*.tmp", "node_modules/"], Bytes::ZERO);
+    let walked = walk_with(&[root], &options);
+    assert_eq!(names_of(&walked, root), ["a/y", "b/keep", "c/z.tmp"]);
+    let expected = Excluded {
+        files: 2,
+        directories: 1,
+        small: 0,
+    };
+    assert_eq!(walked.summary.excluded, expected);
+    assert_eq!(walked.summary.directories, 5);
+
+    // By a whole path: as typed, also through a link, and as it really is.
+    let link = root.join("link");
+    symlink(root.join("a"), &link).unwrap();
+    for (given, glob) in [
+        (root.join("a"), root.join("a/cache")),
+        (link.clone(), link.join("cache")),
+        (link, root.canonicalize().unwrap().join("a/cache")),
+    ] {
+        let glob = glob.to_str().unwrap();
+        let walked = walk_with(&[&given], &excluding(&[glob], Bytes::ZERO));
+        assert_eq!(names_of(&walked, &given), ["x.iso", "y"], "{glob}");
+        assert_eq!(walked.summary.excluded.directories, 1);
+    }
+}
+
+#[test]
+fn given_paths_can_be_left_out_too() {
+    let dir = tree();
+    let root = dir.path();
+    fs::create_dir(root.join("logs")).unwrap();
+    for file in ["logs/1", "one.log", "two"] {
+        fs::write(root.join(file), "content").unwrap();
+    }
+    let given = [root.join("logs"), root.join("one.log"), root.join("two")];
+    let given: Vec<&Path> = given.iter().map(PathBuf::as_path).collect();
+    let walked = walk_with(&given, &excluding(&["logs", "*.log"], Bytes::ZERO));
+    assert_eq!(names_of(&walked, root), ["two"]);
+    let excluded = walked.summary.excluded;
+    assert_eq!((excluded.files, excluded.directories), (1, 1));
+    assert_eq!(walked.problems.len(), 0);
+}
+
+#[test]
+fn smaller_files_are_not_looked_at() {
+    let dir = tree();
+    let root = dir.path();
+    for (name, size) in [("less", 9_999), ("as-much", 10_000), ("more", 10_001)] {
+        fs::write(root.join(name), vec![7; size]).unwrap();
+    }
+    fs::hard_link(root.join("less"), root.join("less-too")).unwrap();
+    let options = excluding(&[], Bytes(10_000));
+    let walked = walk_with(&[root], &options);
+    assert_eq!(names_of(&walked, root), ["as-much", "more"]);
+    let summary = walked.summary;
+    assert_eq!((summary.excluded.small, summary.hard_links), (1, 1));
+    let walked = walk_with(&[&root.join("less"), &root.join("more")], &options);
+    assert_eq!(names_of(&walked, root), ["more"]);
+    assert_eq!(walked.summary.excluded.small, 1);
+}
+
+#[test]
+fn paths_that_stand_for_files_are_not_walked() {
+    let dir = tree();
+    let root = dir.path();
+    fs::create_dir(root.join("sub")).unwrap();
+    fs::write(root.join("sub/inside"), "content").unwrap();
+    fs::write(root.join("file"), "content").unwrap();
+    let options = CollectOptions {
+        select: Select::default().of_files(),
+        ..CollectOptions::default()
+    };
+    let walked = walk_with(&[&root.join("sub"), &root.join("file")], &options);
+    assert_eq!(names_of(&walked, root), ["file"]);
+    let [problem] = &walked.problems[..] else {
+        panic!("{:?}", walked.problems);
+    };
+    assert_eq!(problem.path, root.join("sub"));
+}

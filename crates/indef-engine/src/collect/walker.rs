@@ -21,7 +21,7 @@ use rustix::{
 
 use super::{
     counts::{WalkCounts, count},
-    directory::{Directory, KnownFs, Node, OpenCount, Prefix, Tree, open_directory, reopen},
+    directory::{Directory, Given, KnownFs, Node, OpenCount, Prefix, Tree, open_directory, reopen},
     names::{Names, NamesBuilder},
     seen::{CollectOptions, FoundFile, Recall, Seen, WalkProblem},
     work_stack::WorkStack,
@@ -113,6 +113,21 @@ impl<'a> Walk<'a> {
     pub(super) fn failed(&self, path: PathBuf, operation: &'static str, errno: Errno) {
         let error = FsError::new(&path, operation, errno);
         self.problem(path, error.into());
+    }
+
+    /// Count a regular file of a directory as left out, if it is to be.
+    pub(super) fn leaves_file(
+        &self,
+        directory: &Directory,
+        prefix: Prefix<'_>,
+        name: &CStr,
+    ) -> bool {
+        let beneath = directory.tree.beneath(prefix.path);
+        let leaves = (self.options.select).leaves(&beneath, name.to_bytes(), false);
+        if leaves {
+            count(&self.counts.excluded_files);
+        }
+        leaves
     }
 
     /// Whether this is the first time that it is asked for this file.
@@ -335,10 +350,13 @@ impl<'w, 'a> Walker<'w, 'a> {
             }
             let settled = inodes.filter(|_| settled);
             let looked = names.take(|name, inode, kind| {
+                if kind == FileType::RegularFile && self.walk.leaves_file(directory, prefix, name) {
+                    return;
+                }
                 let known = settled.filter(|_| kind == FileType::RegularFile);
                 if !known.is_some_and(|known| self.by_inode(directory, prefix, name, inode, known))
                 {
-                    self.entry(directory, prefix, name);
+                    self.entry(directory, prefix, name, kind);
                 }
             });
             if looked.is_none() {
@@ -372,6 +390,14 @@ impl<'w, 'a> Walker<'w, 'a> {
         if self.walk.given.contains(&(dev, inode)) || is_loop() {
             return None;
         }
+        if self.walk.options.select.globs().next().is_some() {
+            let above = node.path(None).into_os_string();
+            let beneath = tree.beneath(std::os::unix::ffi::OsStrExt::as_bytes(&*above));
+            if (self.walk.options.select).leaves(&beneath, name.to_bytes(), true) {
+                count(&self.walk.counts.excluded_directories);
+                return None;
+            }
+        }
         let other = dev != node.dev || is_mount_root(&status);
         if other && self.walk.options.one_file_system {
             count(&self.walk.counts.other_file_systems);
@@ -389,7 +415,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         }
         let child = Node::child(node, name, dev, inode);
         let tree = if other {
-            self.cross(&child, &fd)?
+            self.cross(&child, tree, &fd)?
         } else {
             Arc::clone(tree)
         };
@@ -399,9 +425,9 @@ impl<'w, 'a> Walker<'w, 'a> {
 
     /// The tree of another file system below the one that was walked so far; `None` where it is
     /// left out.
-    fn cross(&self, node: &Arc<Node>, fd: &OwnedFd) -> Option<Arc<Tree>> {
+    fn cross(&self, node: &Arc<Node>, above: &Tree, fd: &OwnedFd) -> Option<Arc<Tree>> {
         let path = node.path(None);
-        match self.tree(node, fd, &path) {
+        match self.tree(node, fd, &path, Arc::clone(&above.given)) {
             Ok(tree) if is_pseudo(tree.known.fs.kind) => {
                 count(&self.walk.counts.other_file_systems);
                 None
@@ -419,6 +445,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         node: &Arc<Node>,
         fd: &OwnedFd,
         path: &Path,
+        given: Arc<Given>,
     ) -> Result<Arc<Tree>, Refusal> {
         let known = self.walk.file_system(node.dev, fd, path)?;
         let top_fd = fd
@@ -429,6 +456,7 @@ impl<'w, 'a> Walker<'w, 'a> {
             top: Arc::clone(node),
             top_fd: File::from(top_fd),
             known,
+            given,
         }))
     }
 

@@ -161,6 +161,12 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Bytes that were written: by us, by the device, or by the kernel itself, which does not tell.
+    #[must_use]
+    pub fn bytes_written(&self) -> Bytes {
+        (self.bytes_host_written + self.bytes_offloaded).max(self.bytes_relocated)
+    }
+
     pub(super) fn add(&mut self, file: &FileResult) {
         *match file.status {
             Status::Moved => &mut self.files_moved,
@@ -182,6 +188,17 @@ pub enum StopCause {
     Cancelled,
     /// The time limit.
     TimeLimit,
+}
+
+impl StopCause {
+    /// The word that stands in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancelled => "signal",
+            Self::TimeLimit => "time-limit",
+        }
+    }
 }
 
 impl fmt::Display for StopCause {

@@ -31,6 +31,7 @@ use indef_core::SkipReason;
 use indef_engine::{
     Cancel,
     claim::Claim,
+    collect::{Excluded, Select},
     run::{Observer, Reason, RunOptions, StopCause, run_beneath},
 };
 use indef_fs::{
@@ -73,6 +74,8 @@ const NAP: Duration = Duration::from_millis(100);
 pub struct Compactor<'a> {
     /// A path on the file system: files below it may be moved.
     pub path: PathBuf,
+    /// What to leave where it is.
+    pub select: Select,
     /// The length of the free run that there shall be. `None`: ten times the longest that there is, half of all
     /// free space at most.
     pub want: Option<Bytes>,
@@ -121,6 +124,7 @@ impl Compactor<'_> {
             held: None,
             rounds: 0,
             in_the_way: InTheWay::default(),
+            excluded: Excluded::default(),
             end: CompactEnd::Whole,
             files_failed: 0,
             duration: Duration::ZERO,
@@ -151,6 +155,7 @@ impl Compactor<'_> {
             let left = budget.saturating_sub(done.bytes_written);
             let chosen = self.choose(fs, &roots, &mut survey, grounds.as_ref(), done.wanted, left);
             done.in_the_way = survey.in_the_way;
+            done.excluded = survey.excluded;
             if self.cancel.is_cancelled() {
                 done.end = CompactEnd::Stopped(StopCause::Cancelled);
                 return Ok(());
@@ -265,8 +270,16 @@ impl Compactor<'_> {
         stuck: &HashSet<(u64, SkipReason)>,
     ) -> Result<Survey, Error> {
         self.notes.note(Note::Walk);
-        let mut survey = Survey::take(fs, &self.path, roots, self.walkers, self.cancel, self.notes)
-            .map_err(|error| self.cannot(fs, error.into()))?;
+        let mut survey = Survey::take(
+            fs,
+            &self.path,
+            &self.select,
+            roots,
+            self.walkers,
+            self.cancel,
+            self.notes,
+        )
+        .map_err(|error| self.cannot(fs, error.into()))?;
         survey.leave(stuck.iter().copied());
         Ok(survey)
     }

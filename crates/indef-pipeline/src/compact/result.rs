@@ -6,7 +6,10 @@ use std::{
 };
 
 use indef_core::{SkipReason, layout::Region};
-use indef_engine::run::{Reason, RunResult, StopCause};
+use indef_engine::{
+    collect::Excluded,
+    run::{Reason, RunResult, StopCause},
+};
 use indef_fs::{FsKind, SpaceMap};
 use units::Bytes;
 
@@ -93,6 +96,8 @@ pub struct Compacted {
     pub rounds: u32,
     /// Data that stayed in place.
     pub in_the_way: InTheWay,
+    /// Files and folders that were left where they are, as asked; they are of [`InTheWay::unknown`].
+    pub excluded: Excluded,
     /// How it ended.
     pub end: CompactEnd,
     /// Files with an error.
@@ -120,8 +125,7 @@ impl Compacted {
         self.files_moved += totals.files_moved;
         self.files_failed += totals.files_failed;
         self.bytes_relocated += totals.bytes_relocated;
-        let written = totals.bytes_host_written + totals.bytes_offloaded;
-        self.bytes_written += written.max(totals.bytes_relocated);
+        self.bytes_written += totals.bytes_written();
         self.largest_after = space.largest();
         let known = stuck.len();
         for file in &round.files {

@@ -9,7 +9,7 @@ use indef_core::{
 };
 use indef_engine::{
     Cancel,
-    collect::{CollectOptions, FoundFile, Seen, collect_beneath},
+    collect::{CollectOptions, Excluded, FoundFile, Seen, Select, collect_beneath},
 };
 use indef_fs::{Filesystem, FsKind, Refusal, Roots, SpaceMap, TargetId, space_map};
 use units::{Bytes, FileRange, PhysRange};
@@ -49,6 +49,7 @@ pub(super) struct Survey {
     /// In the order of the device.
     pub(super) fragments: Vec<Fragment>,
     pub(super) in_the_way: InTheWay,
+    pub(super) excluded: Excluded,
     /// Bytes of which the owner is known.
     known: Bytes,
 }
@@ -58,6 +59,7 @@ impl Survey {
     pub(super) fn take(
         fs: &Filesystem,
         path: &std::path::Path,
+        select: &Select,
         roots: &Roots,
         jobs: usize,
         cancel: &Cancel,
@@ -77,11 +79,13 @@ impl Survey {
         let options = CollectOptions {
             jobs,
             blocks: true,
+            select: select.clone(),
             ..CollectOptions::default()
         };
         let path = path.to_owned();
-        collect_beneath(roots, slice::from_ref(&path), &options, cancel, &visit);
+        let walked = collect_beneath(roots, slice::from_ref(&path), &options, cancel, &visit);
         let mut survey = into_inner(survey);
+        survey.excluded = walked.excluded;
         // The walk meets files in any order.
         survey
             .fragments

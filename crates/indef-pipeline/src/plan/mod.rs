@@ -22,7 +22,7 @@ use indef_core::{
 };
 use indef_engine::{
     Cancel,
-    collect::{CollectOptions, CollectSummary, FoundFile, Seen, collect_beneath},
+    collect::{CollectOptions, CollectSummary, FoundFile, Seen, Select, collect_beneath},
 };
 use indef_fs::{EngineKind, Roots, TargetId};
 use units::Bytes;
@@ -50,6 +50,8 @@ const PROBED_ERROR: f64 = 0.1;
 pub struct Planner {
     /// Files and directories.
     pub paths: Vec<PathBuf>,
+    /// What to leave out of them.
+    pub select: Select,
     /// A profile store, or a profile of lines: decides which ranges are worth moving.
     pub profile: Option<PathBuf>,
     /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses; `None`
@@ -84,6 +86,7 @@ impl Planner {
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
+            select: Select::default(),
             profile: None,
             readahead: None,
             geometry: None,
@@ -232,6 +235,7 @@ impl Planner {
             // Where space is given back, all of it is written back already.
             sync: self.options.reclaim_ratio.is_none(),
             held: self.options.reclaim_ratio.is_some(),
+            select: self.select.clone(),
             ..CollectOptions::default()
         };
         let summary = collect_beneath(&roots, &self.paths, &options, cancel, &visit);
@@ -260,9 +264,9 @@ impl Planner {
                 notes.note(Note::Untouched {
                     plan: &plan,
                     reason,
-                    // A file that was named deserves a note; files of a directory are only
+                    // A file that was named deserves a note; files of a directory, and of a list, are only
                     // counted.
-                    named: self.paths.contains(&path),
+                    named: !self.select.is_of_files() && self.paths.contains(&path),
                 });
                 let mut planned = lock(planned);
                 *planned.skipped.entry(reason).or_default() += 1;

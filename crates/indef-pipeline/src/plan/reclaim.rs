@@ -11,6 +11,7 @@ use rustix::fs::{OFlags, syncfs};
 
 use crate::{
     error::Error,
+    geometry::one_on_each,
     note::{Note, Notes},
 };
 
@@ -24,7 +25,7 @@ const ROOT_INODE: u64 = 256;
 ///
 /// [`Error::UnreachableUntold`]: only root may. [`Error::ReclaimNeedsKernel`]: this one is too old.
 pub(super) fn prepare(roots: &Roots, paths: &[PathBuf], notes: &dyn Notes) -> Result<(), Error> {
-    for path in paths {
+    for path in one_on_each(paths) {
         let Some(root) = root(roots, path) else {
             continue;
         };

@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::{
     error::Error,
+    geometry::one_on_each,
     note::{Note, Notes},
 };
 
@@ -25,7 +26,7 @@ pub type OnYield = Arc<dyn Fn(&Holder) + Send + Sync>;
 ///
 /// Another run does.
 pub fn is_free(paths: &[PathBuf]) -> Result<(), Error> {
-    for path in paths {
+    for path in one_on_each(paths) {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let key = open(path, flags, Mode::empty())
             .map_err(std::io::Error::from)

@@ -25,8 +25,8 @@ pub use work::Work;
 pub struct Runner<'a> {
     /// Workers, limits, engine. The budget is that of this run; see [`Work::budget`].
     pub options: RunOptions,
-    /// The given paths: the rest that earlier stored runs have below them is of no use once this
-    /// run is stored.
+    /// The given paths of which every file was looked at: the rest that earlier stored runs have below them is of no
+    /// use once this run is stored.
     pub given: &'a [PathBuf],
     /// Stops the run after its current steps.
     pub cancel: &'a Cancel,

@@ -7,7 +7,7 @@ use indef_core::{
     SkipReason,
     plan::{FilePlan, PlanOptions, format::PlanReader},
 };
-use indef_engine::{resume::StoredRun, run::RunOptions};
+use indef_engine::{collect::Excluded, resume::StoredRun, run::RunOptions};
 use indef_fs::Roots;
 use units::Bytes;
 
@@ -27,6 +27,8 @@ pub struct Work {
     pub(super) files: Vec<FilePlan>,
     /// The other files, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
+    /// Files and folders that the walk left out.
+    pub excluded: Excluded,
     /// The options with which they were planned.
     pub(super) plan_options: PlanOptions,
     /// The walk was cancelled, so that there is no whole plan: nothing will be moved.
@@ -46,6 +48,7 @@ impl Work {
             roots: planned.roots,
             files: planned.files,
             skipped: planned.skipped,
+            excluded: planned.summary.excluded,
             plan_options: planned.options,
             interrupted: planned.summary.cancelled,
             ..Self::default()

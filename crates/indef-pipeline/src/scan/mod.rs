@@ -23,7 +23,7 @@ use indef_core::{
 use indef_engine::{
     Cancel,
     collect::{
-        CollectOptions, CollectSummary, FoundFile, Recall, Seen, UnopenedFile, collect,
+        CollectOptions, CollectSummary, FoundFile, Recall, Seen, Select, UnopenedFile, collect,
         collect_recalling,
     },
 };
@@ -52,6 +52,8 @@ pub use verdict::{Gain, Verdict};
 pub struct Scanner {
     /// Files and directories.
     pub paths: Vec<PathBuf>,
+    /// What to leave out of them.
+    pub select: Select,
     /// A profile: puts heat beside fragmentation.
     pub profile: Option<PathBuf>,
     /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses; `None`
@@ -67,7 +69,7 @@ pub struct Scanner {
     /// Number of files examined at the same time; 0 for a default for this machine.
     pub jobs: usize,
     /// The use of the memory of earlier scans, in indef's state directory. There is none with a
-    /// profile, nor where a geometry is known.
+    /// profile, where a geometry is known, nor of a list of files.
     pub remembering: Remembering,
 }
 
@@ -106,6 +108,7 @@ impl Scanner {
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
+            select: Select::default(),
             profile: None,
             readahead: None,
             geometry: None,
@@ -158,11 +161,11 @@ impl Scanner {
         };
         // Without a geometry nothing is told of where contiguous files lie.
         let places = heat.is_some() || geometries.any();
-        let remembering = match places {
+        let remembering = match places || self.select.is_of_files() {
             true => Remembering::Off,
             false => self.remembering,
         };
-        let memory = Memory::open(remembering, &self.paths, self.io_size, notes);
+        let memory = Memory::open(remembering, &self.paths, &self.select, self.io_size, notes);
         let take = |file: FileScan| {
             notes.note(Note::File);
             visit(&file);
@@ -194,6 +197,7 @@ impl Scanner {
             sync: false,
             places,
             held: true,
+            select: self.select.clone(),
             ..CollectOptions::default()
         };
         notes.note(Note::Walk);

@@ -8,6 +8,7 @@ use units::Bytes;
 
 use super::{
     execution::{HowArgs, Workers},
+    files::ExcludeArgs,
     values,
 };
 
@@ -48,6 +49,9 @@ pub(crate) struct CompactArgs {
     /// Keep this share of the file system free, in percent [default: 5]
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
     min_free: Option<f64>,
+
+    #[command(flatten)]
+    pub(crate) exclude: ExcludeArgs,
 
     #[command(flatten)]
     how: HowArgs,

@@ -5,6 +5,7 @@
 
 mod compact;
 mod execution;
+mod files;
 mod internal;
 mod probe;
 mod profile;
@@ -22,6 +23,7 @@ use units::Bytes;
 
 pub(crate) use compact::CompactArgs;
 pub(crate) use execution::{HowArgs, Workers};
+pub(crate) use files::FilesArgs;
 pub(crate) use internal::{DemoStep, DemoStepArgs, Generate, HeldArgs, Internal};
 pub(crate) use probe::ProbeArgs;
 pub(crate) use profile::{
@@ -122,11 +124,21 @@ pub(crate) enum Command {
     indef scan /var/lib/postgresql           the 20 worst files, a histogram, totals\n  \
     indef scan --top 5 --io-size 1MiB /home  judged for reads of 1 MiB\n  \
     indef scan /srv/db --profile db.profile          what the fragments cost its readers\n  \
+    indef scan / --exclude /var/tmp --min-size 1MiB  only larger files, and none there\n  \
+    find . -name '*.db' | indef scan --files-from -  only these\n  \
     indef scan --json --only-fragmented /srv | jq '.files[] | select(.extents > 1000) | .path'")]
 pub(crate) struct ScanArgs {
     /// Files and directories
-    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(
+        value_name = "PATH",
+        value_hint = ValueHint::AnyPath,
+        required_unless_present_any = ["files_from", "all_mounts"],
+        conflicts_with_all = ["files_from", "all_mounts"]
+    )]
     pub(crate) paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) files: FilesArgs,
 
     /// How many of the worst files to list
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -181,8 +193,16 @@ pub(crate) struct ScanArgs {
     whole       every fragmented file as a whole, as conventional tools do")]
 pub(crate) struct PlanCommandArgs {
     /// Files and directories
-    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(
+        value_name = "PATH",
+        value_hint = ValueHint::AnyPath,
+        required_unless_present_any = ["files_from", "all_mounts"],
+        conflicts_with_all = ["files_from", "all_mounts"]
+    )]
     pub(crate) paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) files: FilesArgs,
 
     /// Write the plan to this file
     #[arg(short, long, value_name = "PLAN", value_hint = ValueHint::FilePath)]
@@ -216,6 +236,7 @@ pub(crate) struct PlanCommandArgs {
 #[command(after_help = "Examples:\n  \
     indef run ~/vm-images                    repair the fragmented files there\n  \
     indef run --dry-run /srv                 only show what would be done\n  \
+    indef run --all-mounts --exclude /mnt/backup --min-size 1MiB\n  \
     indef run --plan db.plan --rate 50MiB    run a plan, at most 50 MiB written a second\n  \
     indef run /srv --time-limit 1h --budget 10GiB\n  \
     indef run --resume                       continue the run that was stopped last")]
@@ -224,19 +245,22 @@ pub(crate) struct RunArgs {
     #[arg(
         value_name = "PATH",
         value_hint = ValueHint::AnyPath,
-        required_unless_present_any = ["plan_file", "resume"],
-        conflicts_with_all = ["plan_file", "resume"]
+        required_unless_present_any = ["plan_file", "resume", "files_from", "all_mounts"],
+        conflicts_with_all = ["plan_file", "resume", "files_from", "all_mounts"]
     )]
     pub(crate) paths: Vec<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) files: FilesArgs,
+
     /// Run this plan (from `indef plan -o`)
     #[arg(long = "plan", value_name = "PLAN", value_hint = ValueHint::FilePath,
-          conflicts_with_all = ["resume", "selection"])]
+          conflicts_with_all = ["resume", "selection", "excluded", "min_size", "files_from", "null", "all_mounts"])]
     pub(crate) plan_file: Option<PathBuf>,
 
     /// Continue the run that was stopped last, with the options that it had; options given now
     /// replace them
-    #[arg(long, conflicts_with = "selection")]
+    #[arg(long, conflicts_with_all = ["selection", "excluded", "min_size", "files_from", "null", "all_mounts"])]
     pub(crate) resume: bool,
 
     #[command(flatten)]
@@ -375,6 +399,17 @@ mod tests {
             &["indef", "run", "a", "--resume"],
             &["indef", "run", "--plan", "b", "--resume"],
             &["indef", "run", "--plan", "b", "--policy", "whole"],
+            &["indef", "run", "--plan", "b", "--exclude", "c"],
+            &["indef", "run", "--plan", "b", "--files-from", "c"],
+            &["indef", "run", "--resume", "--min-size", "1MiB"],
+            &["indef", "run", "--resume", "--all-mounts"],
+            &["indef", "run", "a", "--files-from", "b"],
+            &["indef", "run", "a", "--all-mounts"],
+            &["indef", "run", "--all-mounts", "--files-from", "b"],
+            &["indef", "run", "a", "-0"],
+            &["indef", "run", "--all-mounts", "-0"],
+            &["indef", "run", "--resume", "-0"],
+            &["indef", "run", "a", "--exclude", "[b"],
             &["indef", "run", "a", "--jobs", "0"],
             &["indef", "run", "a", "--queue-depth", "0"],
             &["indef", "run", "a", "--engine", "warp"],

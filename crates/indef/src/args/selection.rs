@@ -151,8 +151,8 @@ pub(crate) enum WeightName {
 }
 
 impl PlanArgs {
-    /// The planner; options that are not given keep the planner's defaults.
-    pub(crate) fn planner(&self, paths: &[PathBuf], bounds: &BoundArgs, jobs: usize) -> Planner {
+    /// A planner without paths yet; options that are not given keep the planner's defaults.
+    pub(crate) fn planner(&self, bounds: &BoundArgs, jobs: usize) -> Planner {
         Planner {
             profile: self.profile.clone(),
             readahead: self.readahead,
@@ -167,7 +167,7 @@ impl PlanArgs {
             times_given: self.device_times.is_some(),
             ignore_times: self.ignore_times,
             jobs,
-            ..Planner::new(paths)
+            ..Planner::new(Vec::<PathBuf>::new())
         }
     }
 

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use indef_core::{SkipReason, layout::Region, plan::PathJson};
-use indef_engine::run::StopCause;
 use indef_pipeline::compact::{CompactEnd, Compacted};
 use serde::Serialize;
 use units::{Bytes, Nanos, PhysOffset};
+
+use crate::excluded::ExcludedJson;
 
 /// The fields after the files of the document.
 #[derive(Serialize)]
@@ -26,6 +27,8 @@ pub(super) struct CompactRest {
     files_in_region: u64,
     files_moved: u64,
     files_failed: u64,
+    #[serde(flatten)]
+    excluded: ExcludedJson,
     bytes_relocated: Bytes,
     bytes_written: Bytes,
     written_per_byte: Option<f64>,
@@ -66,8 +69,7 @@ impl CompactRest {
             dry_run: done.end == CompactEnd::DryRun,
             ended: done.end.as_str(),
             stopped: match done.end {
-                CompactEnd::Stopped(StopCause::Cancelled) => Some("signal"),
-                CompactEnd::Stopped(StopCause::TimeLimit) => Some("time-limit"),
+                CompactEnd::Stopped(cause) => Some(cause.as_str()),
                 CompactEnd::Budget => Some("budget"),
                 _ => None,
             },
@@ -79,6 +81,7 @@ impl CompactRest {
             files_in_region: done.files,
             files_moved: done.files_moved,
             files_failed: done.files_failed,
+            excluded: done.excluded.into(),
             bytes_relocated: done.bytes_relocated,
             bytes_written: done.bytes_written,
             written_per_byte: done.written_per_byte(),

@@ -6,11 +6,13 @@ mod text;
 use std::{io, slice};
 
 use anyhow::{Context, Result};
+use indef_engine::collect::Select;
 use indef_pipeline::{
     Cancel, Note,
     compact::{CompactEnd, Compactor},
     run::is_free,
 };
+use units::Bytes;
 
 use crate::{
     args::CompactArgs,
@@ -28,15 +30,18 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
     let options = args.run_options();
+    let select = Select::new(args.exclude.exclude.iter().cloned(), Bytes::ZERO)?;
+    let given = slice::from_ref(&args.path);
     if !options.dry_run {
-        is_free(slice::from_ref(&args.path)).map_err(explain)?;
+        is_free(given).map_err(explain)?;
     }
     let document = console
         .json
-        .then(|| Document::begin("files", &Made::of(slice::from_ref(&args.path)), None));
+        .then(|| Document::begin("files", &Made::of(given), None));
     let watch = Watch::new(console, document.as_ref());
     let compactor = Compactor {
         path: args.path.clone(),
+        select,
         want: args.want,
         walkers: args.workers.count(),
         options,
@@ -45,7 +50,7 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
         notes: &|note: Note<'_>| watch.suspend(|| tell(console, note)),
         on_yield: Some(on_yield(console)),
     };
-    let done = compactor.compact();
+    let done = compactor.compact().map_err(explain);
     watch.finish();
     drop(watch);
     let done = match done {
@@ -55,7 +60,7 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
             if let Some(document) = document {
                 document.end(&serde_json::json!({}))?;
             }
-            return Err(explain(error));
+            return Err(error);
         }
     };
     let printed = match document {

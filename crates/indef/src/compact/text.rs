@@ -11,6 +11,7 @@ use units::Bytes;
 
 use crate::{
     advice::Advice,
+    excluded::ExcludedJson,
     output::{Console, Name, counted},
 };
 
@@ -65,6 +66,9 @@ pub(super) fn write(
     writeln!(out, "{}", capital(&end))?;
     if matches!(done.end, CompactEnd::Whole) {
         return Ok(());
+    }
+    if let Some(excluded) = ExcludedJson::from(done.excluded).text() {
+        writeln!(out, "Left where they are: {excluded}")?;
     }
     let way = &done.in_the_way;
     let short = matches!(done.end, CompactEnd::NoRegion);

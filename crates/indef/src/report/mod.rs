@@ -95,7 +95,7 @@ impl From<&Input> for InputJson {
                 "plan",
                 serde_json::json!({
                     "policy": plan.policy_word(),
-                    "totals": crate::plan::TotalsJson::new(&plan.totals, &Default::default()),
+                    "totals": crate::plan::TotalsJson::new(&plan.totals, &Default::default(), None),
                 }),
             ),
         };

@@ -45,6 +45,9 @@ pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
     } else {
         moved_facts(run, files)
     };
+    if let Some(excluded) = run.totals.excluded.text() {
+        facts.push(fact("Excluded", excluded, "", Tone::Plain));
+    }
     if run.totals.files_failed > 0 {
         let failed = Count(run.totals.files_failed);
         facts.push(fact(

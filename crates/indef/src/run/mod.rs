@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use indef_core::{SkipReason, plan::FilePlan};
 use indef_engine::{
     claim::Holder,
+    collect::Excluded,
     run::{RunOptions, RunResult, run_beneath},
 };
 use indef_fs::Roots;
@@ -20,8 +21,8 @@ use indef_pipeline::{
 
 use crate::{
     args::{BoundArgs, HowArgs, RunArgs, Workers},
+    chosen::Chosen,
     document::RunTotals,
-    made::Made,
     notes::{Teller, tell},
     outcome::Outcome,
     output::{Console, UNPRINTED, json::Document},
@@ -37,12 +38,13 @@ use outcome::{RunRest, untouched_file};
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
+    let chosen = Chosen::of(&args.paths, &args.files, console)?;
     let document = console
         .json
-        .then(|| Document::begin("files", &Made::of(&args.paths), None));
+        .then(|| Document::begin("files", &chosen.made(), None));
     let watch = Watch::new(console, document.as_ref());
-    let done = load(args, console, &cancel, document.as_ref())
-        .and_then(|work| carry_out(args, work, console, &cancel, &watch));
+    let done = load(args, &chosen, console, &cancel, document.as_ref())
+        .and_then(|work| carry_out(args, &chosen, work, console, &cancel, &watch));
     watch.finish();
     drop(watch);
     let done = match done {
@@ -58,11 +60,13 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let CompletedRun {
         result,
         skipped,
+        excluded,
         dry_run,
     } = done;
     let stopped = result.stopped;
     let mut totals = RunTotals::from(&result);
     totals.files_skipped += skipped.values().sum::<u64>();
+    totals.excluded = excluded.into();
     let printed = match document {
         Some(document) => document.end(&RunRest::new(&result, totals, dry_run)),
         None if console.quiet => Ok(()),
@@ -87,6 +91,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
 /// Plan the paths, read the plan, or load the rest of a stopped run.
 fn load(
     args: &RunArgs,
+    chosen: &Chosen,
     console: &Console,
     cancel: &Cancel,
     document: Option<&Document>,
@@ -102,16 +107,14 @@ fn load(
         return Work::from_rest(&notes).map_err(explain);
     }
     if !args.how.dry_run {
-        is_free(&args.paths).map_err(explain)?;
+        is_free(&chosen.paths).map_err(explain)?;
     }
     if let Some(path) = &args.plan_file {
         return Work::from_file(path, &notes).map_err(explain);
     }
     let planner = Planner {
         engine: args.how.engine(),
-        ..args
-            .plan
-            .planner(&args.paths, &args.bounds, args.workers.count())
+        ..chosen.planner(args.plan.planner(&args.bounds, args.workers.count()))
     };
     let planned = planner.plan(cancel, &notes).map_err(explain)?;
     teller.finish();
@@ -130,6 +133,8 @@ struct CompletedRun {
     result: RunResult,
     /// Files without a range to move, by reason.
     skipped: BTreeMap<SkipReason, u64>,
+    /// Entries that the walk left out.
+    excluded: Excluded,
     dry_run: bool,
 }
 
@@ -145,6 +150,7 @@ pub(crate) fn on_yield(console: &Console) -> OnYield {
 
 fn carry_out(
     args: &RunArgs,
+    chosen: &Chosen,
     mut work: Work,
     console: &Console,
     cancel: &Cancel,
@@ -156,10 +162,10 @@ fn carry_out(
     if work.interrupted {
         console.note("stopped while planning; nothing was moved");
     }
-    let skipped = std::mem::take(&mut work.skipped);
+    let (skipped, excluded) = (std::mem::take(&mut work.skipped), work.excluded);
     let runner = Runner {
         options,
-        given: &args.paths,
+        given: chosen.covered(),
         cancel,
         observer: watch,
         notes: &|note: Note<'_>| watch.suspend(|| tell(console, note)),
@@ -170,6 +176,7 @@ fn carry_out(
     Ok(CompletedRun {
         result,
         skipped,
+        excluded,
         dry_run: options.dry_run,
     })
 }

@@ -10,6 +10,7 @@ use units::Nanos;
 
 use crate::{
     document::{FileMap, FileStatus, RunDocument, RunFile, RunTotals, SCHEMA},
+    excluded::ExcludedJson,
     extent_map::file_map,
 };
 
@@ -66,6 +67,7 @@ impl From<&RunResult> for RunTotals {
             files_moved: totals.files_moved,
             files_skipped: totals.files_skipped,
             files_failed: totals.files_failed,
+            excluded: ExcludedJson::default(),
             bytes_relocated: totals.bytes_relocated.get(),
             bytes_host_read: totals.bytes_host_read.get(),
             bytes_host_written: totals.bytes_host_written.get(),
@@ -80,14 +82,6 @@ impl From<&RunResult> for RunTotals {
     }
 }
 
-/// The name of the cause that stopped a run.
-fn stop_word(cause: StopCause) -> &'static str {
-    match cause {
-        StopCause::Cancelled => "signal",
-        StopCause::TimeLimit => "time-limit",
-    }
-}
-
 /// The whole result in one document.
 pub(crate) fn document(result: &RunResult, totals: RunTotals, dry_run: bool) -> RunDocument {
     RunDocument {
@@ -96,7 +90,7 @@ pub(crate) fn document(result: &RunResult, totals: RunTotals, dry_run: bool) -> 
         files: result.files.iter().map(run_file).collect(),
         totals,
         dry_run,
-        stopped: result.stopped.map(|cause| stop_word(cause).to_owned()),
+        stopped: result.stopped.map(|cause| cause.as_str().to_owned()),
         maps: maps(result),
         proof: None,
         device: None,
@@ -122,7 +116,7 @@ impl RunRest {
         Self {
             totals,
             dry_run,
-            stopped: result.stopped.map(stop_word),
+            stopped: result.stopped.map(StopCause::as_str),
             maps: maps(result),
         }
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use units::{Bytes, Nanos};
 
 use super::{inside::DeviceInside, verdict::VerdictJson};
+use crate::excluded::ExcludedJson;
 
 /// A file of the list.
 #[derive(Serialize)]
@@ -142,6 +143,8 @@ struct ScanTotals {
     directories: u64,
     hard_links: u64,
     problems: u64,
+    #[serde(flatten)]
+    excluded: ExcludedJson,
     extents: u64,
     ideal_extents: u64,
     size_bytes: Bytes,
@@ -176,6 +179,7 @@ impl ScanTotals {
             directories: summary.directories,
             hard_links: summary.hard_links,
             problems: summary.problems,
+            excluded: summary.excluded.into(),
             extents: tally.extents,
             ideal_extents: tally.ideal,
             size_bytes: tally.size,

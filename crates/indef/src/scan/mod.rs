@@ -16,7 +16,7 @@ use indef_pipeline::{
 
 use crate::{
     args::ScanArgs,
-    made::Made,
+    chosen::Chosen,
     notes::Teller,
     outcome::Outcome,
     output::{Console, UNPRINTED, counted, json::Document},
@@ -29,7 +29,9 @@ use json::{FileJson, ScanRest};
 pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
+    let chosen = Chosen::of(&args.paths, &args.files, console)?;
     let scanner = Scanner {
+        select: chosen.select.clone(),
         profile: args.profile.clone(),
         readahead: args.readahead,
         geometry: args.geometry,
@@ -40,7 +42,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
             true => Remembering::Anew,
             false => Remembering::On,
         },
-        ..Scanner::new(&args.paths)
+        ..Scanner::new(&chosen.paths)
     };
     // Begun with the walk: an earlier failure leaves nothing on stdout.
     let document: OnceLock<Document> = OnceLock::new();
@@ -49,9 +51,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         Note::NoWeights { why, .. } => console.detail(format_args!("no times: {why}")),
         note => {
             if let (Note::Walk, true) = (note, console.json) {
-                document.get_or_init(|| {
-                    Document::begin("files", &Made::of(&args.paths), Some(&cancel))
-                });
+                document.get_or_init(|| Document::begin("files", &chosen.made(), Some(&cancel)));
             }
             teller.tell(note);
         }

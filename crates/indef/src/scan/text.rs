@@ -14,6 +14,7 @@ use units::{Bytes, Nanos};
 
 use super::{inside, unreachable, verdict};
 use crate::advice::Advice;
+use crate::excluded::ExcludedJson;
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
 const BAR: u64 = 40;
@@ -310,6 +311,9 @@ fn sums(
             "skipped",
             format!("{}: {}", counted(*files, "file", "files"), reason.advice()),
         )?;
+    }
+    if let Some(excluded) = ExcludedJson::from(summary.excluded).text() {
+        line("excluded", excluded)?;
     }
     if summary.other_file_systems > 0 {
         let n = counted(summary.other_file_systems, "entry", "entries");

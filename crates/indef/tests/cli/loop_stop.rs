@@ -9,7 +9,8 @@ use std::{
 };
 
 use crate::common::{
-    Ran, Run, ended, fragments, hashes, indef, indef_with_state, make, scratch, signal, spawn,
+    Ran, Run, ended, fragments, hashes, indef, indef_with_state, left_in, make, scratch, signal,
+    spawn,
 };
 use rustix::process::Signal;
 use scratch_fs::{ScratchFs, reflink};
@@ -284,14 +285,10 @@ fn loop_what_is_left_stands_in_the_state_directory_until_it_is_done() {
         .arg(scratch.path())
         .ran();
     assert_eq!(ran.status, 3, "{ran:?}");
-    assert!(fs::read_dir(state.path()).unwrap().count() > 0);
+    assert!(left_in(state.path()) > 0);
     let resumed = indef_with_state(state.path())
         .args(["run", "--resume"])
         .ran();
     assert_eq!(resumed.status, 0, "{resumed:?}");
-    assert_eq!(
-        fs::read_dir(state.path()).unwrap().count(),
-        0,
-        "a run that ended leaves nothing"
-    );
+    assert_eq!(left_in(state.path()), 0, "a run that ended leaves nothing");
 }

@@ -3,6 +3,7 @@
 mod common;
 mod demo_zns;
 mod doctor;
+mod files;
 mod generic_defrag;
 mod loop_claims;
 mod loop_compact;

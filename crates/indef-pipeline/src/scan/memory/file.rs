@@ -17,7 +17,10 @@ use std::{
 };
 
 use indef_core::layout::{Unreachable, WindowedDolf};
-use indef_engine::resume::{find_state_directory, state_directory};
+use indef_engine::{
+    collect::Select,
+    resume::{find_state_directory, state_directory},
+};
 use indef_fs::Evidence;
 use rustix::{fs::OFlags, process::geteuid};
 use sha2::{Digest, Sha256};
@@ -133,10 +136,11 @@ fn this_indef() -> [u8; 24] {
 /// The findings that the last scan kept; none if there was none.
 pub(super) fn read(
     paths: &[PathBuf],
+    select: &Select,
     io_size: Bytes,
 ) -> Result<Vec<(Evidence, Findings)>, MemoryError> {
     match find_state_directory() {
-        Some(state) => read_from(&folder(&state).join(name(paths, io_size))),
+        Some(state) => read_from(&folder(&state).join(name(paths, select, io_size))),
         None => Ok(Vec::new()),
     }
 }
@@ -144,11 +148,12 @@ pub(super) fn read(
 /// Put these findings in the place of those that the last scan kept.
 pub(super) fn write(
     paths: &[PathBuf],
+    select: &Select,
     io_size: Bytes,
     findings: &[(Evidence, Findings)],
 ) -> Result<(), MemoryError> {
     let folder = folder(&state_directory().map_err(MemoryError::NoDirectory)?);
-    let path = folder.join(name(paths, io_size));
+    let path = folder.join(name(paths, select, io_size));
     write_to(&folder, &path, findings).map_err(|source| MemoryError::Io { path, source })?;
     // Too many memories do no harm before the next scan.
     let _ = shorten(&folder, MOST_BYTES);
@@ -159,14 +164,23 @@ fn folder(state: &Path) -> PathBuf {
     state.join("scans")
 }
 
-/// The name of the memory of these paths.
-fn name(paths: &[PathBuf], io_size: Bytes) -> String {
+/// The name of the memory of these paths, and of what is left out of them.
+fn name(paths: &[PathBuf], select: &Select, io_size: Bytes) -> String {
     let mut digest = Sha256::new();
     digest.update(io_size.get().to_le_bytes());
     for path in paths {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         digest.update((path.as_os_str().len() as u64).to_le_bytes());
         digest.update(path.as_os_str().as_bytes());
+    }
+    for glob in select.globs() {
+        // No path is as long.
+        digest.update((u64::MAX - glob.as_str().len() as u64).to_le_bytes());
+        digest.update(glob.as_str());
+    }
+    if !select.min_size().is_zero() {
+        digest.update(u64::MAX.to_le_bytes());
+        digest.update(select.min_size().get().to_le_bytes());
     }
     let digest = digest.finalize();
     digest[..16]

@@ -16,8 +16,8 @@
 //! - layouts with data that has no place yet, which their evidence does not cover,
 //! - files that were refused, by the kernel or by the engine.
 //!
-//! A memory is one file for the paths and the I/O size of a scan. Each scan leaves what it saw itself, so that
-//! files that are gone are forgotten. A scan that was stopped leaves the memory as it is.
+//! A memory is one file for the paths of a scan, what it leaves out of them, and its I/O size. Each scan leaves what it
+//! saw itself, so that files that are gone are forgotten. A scan that was stopped leaves the memory as it is.
 
 pub(crate) mod error;
 mod file;
@@ -32,6 +32,7 @@ use std::{
 };
 
 use indef_core::layout::{ExtentFlags, Layout};
+use indef_engine::collect::Select;
 use indef_fs::Evidence;
 use units::Bytes;
 
@@ -58,6 +59,7 @@ pub enum Remembering {
 #[derive(Debug)]
 pub(super) struct Memory {
     paths: Vec<PathBuf>,
+    select: Select,
     io_size: Bytes,
     last: HashMap<Evidence, Kept>,
     new: Mutex<HashMap<Evidence, Findings>>,
@@ -77,13 +79,14 @@ impl Memory {
     pub(super) fn open(
         remembering: Remembering,
         paths: &[PathBuf],
+        select: &Select,
         io_size: Bytes,
         notes: &dyn Notes,
     ) -> Option<Self> {
         let last = match remembering {
             Remembering::Off => return None,
             Remembering::Anew => Vec::new(),
-            Remembering::On => file::read(paths, io_size).unwrap_or_else(|why| {
+            Remembering::On => file::read(paths, select, io_size).unwrap_or_else(|why| {
                 notes.note(Note::MemoryIgnored(&why));
                 Vec::new()
             }),
@@ -98,6 +101,7 @@ impl Memory {
         };
         Some(Self {
             paths: paths.to_vec(),
+            select: select.clone(),
             io_size,
             last: last.into_iter().map(kept).collect(),
             new: Mutex::default(),
@@ -138,7 +142,7 @@ impl Memory {
         let is_same = !is_new && all.len() == last;
         if !stopped
             && !is_same
-            && let Err(why) = file::write(&self.paths, self.io_size, &all)
+            && let Err(why) = file::write(&self.paths, &self.select, self.io_size, &all)
         {
             notes.note(Note::NotRemembered(&why));
         }

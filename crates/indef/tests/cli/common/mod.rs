@@ -109,6 +109,14 @@ pub(crate) fn indef_with_state(state: &Path) -> Command {
     command
 }
 
+/// How many files runs have left in a state directory, beside the history of what they did.
+#[track_caller]
+pub(crate) fn left_in(state: &Path) -> usize {
+    let entries = fs::read_dir(state).expect("a state directory");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names.filter(|name| name != "history").count()
+}
+
 /// Run it with these arguments.
 pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
     indef().args(arguments).ran()

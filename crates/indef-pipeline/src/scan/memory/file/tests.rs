@@ -2,6 +2,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
+fn select(globs: &[&str], min_size: u64) -> Select {
+    let globs = globs.iter().map(|glob| glob.parse().unwrap());
+    Select::new(globs, Bytes(min_size)).unwrap()
+}
+
 fn findings(n: u64) -> Findings {
     Findings {
         extents: n,
@@ -34,7 +39,7 @@ fn many() -> Vec<(Evidence, Findings)> {
 fn written() -> (tempfile::TempDir, PathBuf) {
     let state = tempfile::tempdir().unwrap();
     let folder = folder(state.path());
-    let path = folder.join(name(&["/".into()], Bytes::kib(128)));
+    let path = folder.join(name(&["/".into()], &Select::default(), Bytes::kib(128)));
     write_to(&folder, &path, &many()).unwrap();
     (state, path)
 }
@@ -55,16 +60,31 @@ fn a_memory_is_read_as_it_was_written_by_its_user_alone() {
 #[test]
 fn other_paths_and_sizes_have_memories_of_their_own() {
     let names = [
-        name(&["/".into()], Bytes::kib(128)),
-        name(&["/".into()], Bytes::kib(64)),
-        name(&["/proc".into()], Bytes::kib(128)),
-        name(&["/".into(), "/proc".into()], Bytes::kib(128)),
-        name(&["/none/a".into(), "b".into()], Bytes::kib(128)),
-        name(&["/none/a/b".into()], Bytes::kib(128)),
+        name(&["/".into()], &Select::default(), Bytes::kib(128)),
+        name(&["/".into()], &Select::default(), Bytes::kib(64)),
+        name(&["/proc".into()], &Select::default(), Bytes::kib(128)),
+        name(
+            &["/".into(), "/proc".into()],
+            &Select::default(),
+            Bytes::kib(128),
+        ),
+        name(
+            &["/none/a".into(), "b".into()],
+            &Select::default(),
+            Bytes::kib(128),
+        ),
+        name(&["/none/a/b".into()], &Select::default(), Bytes::kib(128)),
+        name(&["/".into()], &select(&[], 1), Bytes::kib(128)),
+        name(&["/".into()], &select(&["a", "b"], 0), Bytes::kib(128)),
+        name(&["/".into()], &select(&["a"], 0), Bytes::kib(128)),
+        name(&["/".into()], &select(&["a"], 1), Bytes::kib(128)),
     ];
     let distinct: std::collections::HashSet<_> = names.iter().collect();
     assert_eq!(distinct.len(), names.len());
-    assert_eq!(names[0], name(&["/proc/..".into()], Bytes::kib(128)));
+    assert_eq!(
+        names[0],
+        name(&["/proc/..".into()], &Select::default(), Bytes::kib(128))
+    );
 }
 
 #[test]
