@@ -4,7 +4,7 @@
 //! fragmented: ScaleDefrag's first phase (PLOS ONE 2026), all information before any decision.
 //! [`run`](run::run) carries plans out: many files at once, large files in pieces, in steps that
 //! are sized by measuring, within limits of bytes, rate, time and free space. [`resume`] stores the
-//! work that is left, so that a run that was stopped or killed can go on.
+//! work that is left, so that a run that was stopped or killed can go on; [`history`] keeps what runs did.
 //!
 //! Invariants:
 //!
@@ -25,6 +25,7 @@ mod cancel;
 pub mod claim;
 pub mod collect;
 mod copier;
+pub mod history;
 mod process;
 pub mod resume;
 pub mod run;

@@ -16,6 +16,7 @@ mod document;
 mod excluded;
 mod extent_map;
 mod generate;
+mod history;
 mod made;
 mod notes;
 mod outcome;
@@ -23,6 +24,7 @@ mod output;
 mod plan;
 mod probe;
 mod profile;
+mod recorder;
 mod refusal;
 mod report;
 mod run;
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => tend::watch(args, &console),
         Command::Report(args) => report::report(args, &console),
         Command::Demo(args) => demo::demo(args, &console),
+        Command::History(args) => history::history(args, &console),
         Command::Doctor(_) => doctor::doctor(&console),
     };
     exit(result, console.errors(), console.err)

@@ -109,6 +109,18 @@ impl Work {
         Ok(work)
     }
 
+    /// The gain that the plan tells of the files that move.
+    #[must_use]
+    pub fn predicted_gain(&self) -> f64 {
+        self.files.iter().map(FilePlan::gain).sum()
+    }
+
+    /// The options with which they were planned.
+    #[must_use]
+    pub fn plan_options(&self) -> &PlanOptions {
+        &self.plan_options
+    }
+
     /// Count the files of which nothing moves, and leave them out.
     fn set_aside(&mut self, notes: &dyn Notes) {
         let skipped = &mut self.skipped;

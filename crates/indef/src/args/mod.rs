@@ -109,6 +109,7 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     Report(ReportArgs),
     Demo(DemoArgs),
+    History(HistoryArgs),
     Doctor(DoctorArgs),
 }
 
@@ -353,6 +354,21 @@ impl DemoArgs {
     sudo indef doctor                what would work for root?\n  \
     indef doctor --json | jq '.file_systems[] | select(.works) | .path'")]
 pub(crate) struct DoctorArgs {}
+
+/// Show what runs did
+///
+/// Each run, and each compact, leaves a record when it begins and ends, also one that was stopped, failed or
+/// was killed; dry runs leave none. The last 1,000 are kept, or 1 MiB of them, for each user apart.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    indef history                    the last 20 runs\n  \
+    sudo indef history --verbose     all runs of root, with what each left alone\n  \
+    indef history --json | jq '.runs[] | select(.ended == \"failed\") | .why'")]
+pub(crate) struct HistoryArgs {
+    /// Show so many of the last runs [default: 20; all with --json or --verbose]
+    #[arg(long, value_name = "N")]
+    pub(crate) last: Option<usize>,
+}
 
 /// File systems that the demo can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -20,6 +20,7 @@ use crate::{
     notes::tell,
     outcome::Outcome,
     output::{Console, UNPRINTED, json::Document},
+    recorder::{self, Recorder},
     refusal::explain,
     run::{Watch, on_yield},
     signals::{self, Second},
@@ -32,8 +33,12 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
     let options = args.run_options();
     let select = Select::new(args.exclude.exclude.iter().cloned(), Bytes::ZERO)?;
     let given = slice::from_ref(&args.path);
-    if !options.dry_run {
-        is_free(given).map_err(explain)?;
+    let record = Recorder::begin("compact", options.dry_run, console);
+    if !options.dry_run
+        && let Err(error) = is_free(given).map_err(explain)
+    {
+        record.failed(given, &error);
+        return Err(error);
     }
     let document = console
         .json
@@ -53,6 +58,10 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
     let done = compactor.compact().map_err(explain);
     watch.finish();
     drop(watch);
+    match &done {
+        Ok(done) => record.end(given, &[], recorder::of_compact(done)),
+        Err(error) => record.failed(given, error),
+    }
     let done = match done {
         Ok(done) => done,
         // A begun document is ended, so that it stays valid.

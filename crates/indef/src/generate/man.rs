@@ -52,7 +52,7 @@ const VARIABLES: [(&str, &str); 6] = [
 const FILES: [(&str, &str); 4] = [
     (
         "/var/lib/indef",
-        "State of root: what is left of a stopped run, answers of indef probe, and what indef watch knows.",
+        "State of root: what is left of a stopped run, the history of runs, answers of indef probe, what indef watch knows, and what scans remember.",
     ),
     ("~/.local/state/indef", "The same of other users."),
     (

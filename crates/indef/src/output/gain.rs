@@ -21,6 +21,15 @@ impl Gain<'_> {
             Weight::Probed(_) => "less time in reads, by a probe of the drive",
         }
     }
+
+    /// The unit of the number itself, as a word for scripts.
+    pub(crate) fn unit_word(&self) -> &'static str {
+        match self.1.weight {
+            _ if self.1.reclaim_ratio.is_some() => "bytes",
+            Weight::Paper => "iodp",
+            Weight::Measured(_) | Weight::Device(_) | Weight::Probed(_) => "ns",
+        }
+    }
 }
 
 impl fmt::Display for Gain<'_> {

@@ -10,6 +10,7 @@ use indef_core::{SkipReason, plan::FilePlan};
 use indef_engine::{
     claim::Holder,
     collect::Excluded,
+    history,
     run::{RunOptions, RunResult, run_beneath},
 };
 use indef_fs::Roots;
@@ -25,7 +26,8 @@ use crate::{
     document::RunTotals,
     notes::{Teller, tell},
     outcome::Outcome,
-    output::{Console, UNPRINTED, json::Document},
+    output::{Console, Gain, UNPRINTED, json::Document},
+    recorder::{self, Recorder},
     refusal::explain,
     report,
     signals::{self, Second},
@@ -42,11 +44,16 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let document = console
         .json
         .then(|| Document::begin("files", &chosen.made(), None));
+    let record = Recorder::begin("run", args.how.dry_run, console);
     let watch = Watch::new(console, document.as_ref());
     let done = load(args, &chosen, console, &cancel, document.as_ref())
         .and_then(|work| carry_out(args, &chosen, work, console, &cancel, &watch));
     watch.finish();
     drop(watch);
+    match &done {
+        Ok(done) => record.end(&chosen.paths, &done.result.files, done.record()),
+        Err(error) => record.failed(&chosen.paths, error),
+    }
     let done = match done {
         Ok(done) => done,
         // A begun document is ended, so that it stays valid.
@@ -62,6 +69,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         skipped,
         excluded,
         dry_run,
+        predicted_gain: _,
     } = done;
     let stopped = result.stopped;
     let mut totals = RunTotals::from(&result);
@@ -136,6 +144,20 @@ struct CompletedRun {
     /// Entries that the walk left out.
     excluded: Excluded,
     dry_run: bool,
+    /// The gain that the plan told, and its unit.
+    predicted_gain: (f64, &'static str),
+}
+
+impl CompletedRun {
+    /// What the history keeps of it.
+    fn record(&self) -> history::Outcome {
+        let (gain, unit) = self.predicted_gain;
+        history::Outcome {
+            predicted_gain: Some(gain),
+            predicted_gain_unit: Some(unit.to_owned()),
+            ..recorder::of_run(&self.result, &self.skipped)
+        }
+    }
 }
 
 /// Tell why a run ends before its work is done.
@@ -163,6 +185,8 @@ fn carry_out(
         console.note("stopped while planning; nothing was moved");
     }
     let (skipped, excluded) = (std::mem::take(&mut work.skipped), work.excluded);
+    let gain = Gain(work.predicted_gain(), work.plan_options());
+    let predicted_gain = (gain.0, gain.unit_word());
     let runner = Runner {
         options,
         given: chosen.covered(),
@@ -178,6 +202,7 @@ fn carry_out(
         skipped,
         excluded,
         dry_run: options.dry_run,
+        predicted_gain,
     })
 }
 

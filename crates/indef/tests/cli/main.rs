@@ -5,6 +5,7 @@ mod demo_zns;
 mod doctor;
 mod files;
 mod generic_defrag;
+mod history;
 mod loop_claims;
 mod loop_compact;
 mod loop_demo;

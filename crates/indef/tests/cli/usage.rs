@@ -86,7 +86,7 @@ fn bad_values_are_named_with_an_example_of_a_good_one() {
 #[test]
 fn every_command_has_help_with_examples() {
     for command in [
-        "scan", "plan", "run", "compact", "watch", "top", "report", "demo", "profile",
+        "scan", "plan", "run", "compact", "watch", "top", "report", "demo", "profile", "history",
     ] {
         let ran = run([command, "--help"]);
         assert_eq!(ran.status, 0);
