@@ -26,6 +26,8 @@ are_installed() {
   grep -q 'ExecStart=/usr/bin/indef ' /usr/lib/systemd/system/indef.service
 }
 are_installed
+indef config check
+test "$(indef config example)" = "$(cat /etc/indef/indef.toml)"
 
 apt-get install -y -qq --no-install-recommends e2fsprogs xfsprogs btrfs-progs systemd
 systemd-analyze --man=no verify /usr/lib/systemd/system/indef.service /usr/lib/systemd/system/indef.timer \
@@ -33,6 +35,10 @@ systemd-analyze --man=no verify /usr/lib/systemd/system/indef.service /usr/lib/s
 indef demo
 systemctl enable indef.timer indef-watch.service
 
+# An edited configuration stays until it is purged.
+echo '# mine' >>/etc/indef/indef.toml
+apt-get remove -y -qq indef
+grep -q mine /etc/indef/indef.toml
 apt-get purge -y -qq indef flashd
 traces >/tmp/after
 diff /tmp/before /tmp/after

@@ -10,6 +10,7 @@ mod advice;
 mod args;
 mod chosen;
 mod compact;
+mod config;
 mod demo;
 mod doctor;
 mod document;
@@ -29,6 +30,7 @@ mod refusal;
 mod report;
 mod run;
 mod scan;
+mod settings;
 mod signals;
 mod tend;
 #[cfg(test)]
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => tend::watch(args, &console),
         Command::Report(args) => report::report(args, &console),
         Command::Demo(args) => demo::demo(args, &console),
+        Command::Config(args) => config::config(args, &console),
         Command::History(args) => history::history(args, &console),
         Command::Doctor(_) => doctor::doctor(&console),
     };

@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use super::{
     machine::Machine,
-    package::{Package, RELOAD},
+    package::{Package, RELOAD, configuration},
 };
 use crate::{command::run, dist::time_of_files};
 
@@ -29,6 +29,10 @@ pub(super) fn pack(
         control.join("control"),
         fields(package, machine, kib_below(folder)?),
     )?;
+    let configuration = configuration(folder)?;
+    if !configuration.is_empty() {
+        fs::write(control.join("conffiles"), configuration.join("\n") + "\n")?;
+    }
     for (name, text) in scripts(package) {
         let script = control.join(name);
         fs::write(&script, text)?;
@@ -123,15 +127,22 @@ mod tests {
         let made = |age: u64| {
             let folder = tempfile::tempdir().unwrap();
             let staged = folder.path().join("staged");
-            let file = staged.join("usr/bin/indef");
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(&file, vec![7; 5000]).unwrap();
-            let time = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
-            fs::File::open(&file).unwrap().set_modified(time).unwrap();
+            for name in ["usr/bin/indef", "etc/indef/indef.toml"] {
+                let file = staged.join(name);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(&file, vec![7; 5000]).unwrap();
+                let time = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+                fs::File::open(&file).unwrap().set_modified(time).unwrap();
+            }
             let file = pack(&PACKAGES[0], Machine::X86_64, &staged, folder.path()).unwrap();
-            let info = Command::new("dpkg-deb").arg("--info").arg(&file).output();
-            let info = String::from_utf8(info.unwrap().stdout).unwrap();
-            assert!(info.contains("Installed-Size: 5\n"), "{info}");
+            let told = |options: &[&str]| {
+                let mut tell = Command::new("dpkg-deb");
+                let told = tell.arg("--info").arg(&file).args(options).output();
+                String::from_utf8(told.unwrap().stdout).unwrap()
+            };
+            let info = told(&[]);
+            assert!(info.contains("Installed-Size: 10\n"), "{info}");
+            assert_eq!(told(&["conffiles"]), "/etc/indef/indef.toml\n");
             assert!(info.contains(" Finds the fragments"), "{info}");
             fs::read(file).unwrap()
         };

@@ -1,5 +1,9 @@
 //! The packages that there are.
 
+use std::{fs, path::Path};
+
+use anyhow::Result;
+
 /// One package.
 pub(super) struct Package {
     /// Its name, also that of its program and of the crate.
@@ -21,6 +25,27 @@ pub(super) struct Package {
 
 /// A command by which systemd, where it runs, learns of units that came or went.
 pub(super) const RELOAD: &str = "[ ! -d /run/systemd/system ] || systemctl daemon-reload";
+
+/// The files below /etc of what is laid out below `folder`, which belong to whoever edits them: neither a newer package
+/// nor a removal takes that away.
+pub(super) fn configuration(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.join("etc")];
+    while let Some(below) = folders.pop() {
+        if !below.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&below)? {
+            let path = entry?.path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push(format!("/{}", path.strip_prefix(folder)?.display())),
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
 
 impl Package {
     /// Lines of a shell script that stop its units and switch them off.

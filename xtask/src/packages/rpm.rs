@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::{
     machine::Machine,
-    package::{Package, RELOAD},
+    package::{Package, RELOAD, configuration},
 };
 use crate::{command::run, dist::time_of_files};
 
@@ -76,6 +76,10 @@ fn text(package: &Package, licences: &str, folder: &Path) -> Result<String> {
     let switch_off = package.switch_off();
     let mut files = Vec::new();
     list(folder, Path::new("/"), &mut files)?;
+    for edited in configuration(folder)? {
+        files.retain(|file| *file != edited);
+        files.push(format!("%config(noreplace) {edited}"));
+    }
     files.sort();
     let files = files.join("\n");
     let folder = folder.display();
@@ -122,7 +126,8 @@ fn list(folder: &Path, name: &Path, into: &mut Vec<String>) -> Result<()> {
             continue;
         }
         // All others belong to the system.
-        let ours = |parent: &Path| parent.starts_with("/usr/share/doc");
+        let ours =
+            |parent: &Path| parent.starts_with("/usr/share/doc") || parent == Path::new("/etc");
         if name.parent().is_some_and(ours) {
             into.push(format!("%dir {}", name.display()));
         }
@@ -145,7 +150,11 @@ mod tests {
         let made = |age: u64| {
             let folder = tempfile::tempdir().unwrap();
             let staged = folder.path().join("staged");
-            for name in ["usr/bin/indef", "usr/share/doc/indef/docs/a.md"] {
+            for name in [
+                "etc/indef/indef.toml",
+                "usr/bin/indef",
+                "usr/share/doc/indef/docs/a.md",
+            ] {
                 let file = staged.join(name);
                 fs::create_dir_all(file.parent().unwrap()).unwrap();
                 fs::write(&file, vec![7; 5000]).unwrap();
@@ -161,9 +170,10 @@ mod tests {
             };
             assert_eq!(
                 asked(&["--list"]),
-                "/usr/bin/indef\n/usr/share/doc/indef\n/usr/share/doc/indef/docs\n\
+                "/etc/indef\n/etc/indef/indef.toml\n/usr/bin/indef\n/usr/share/doc/indef\n/usr/share/doc/indef/docs\n\
                  /usr/share/doc/indef/docs/a.md"
             );
+            assert_eq!(asked(&["--configfiles"]), "/etc/indef/indef.toml");
             assert!(asked(&["--info"]).contains("Finds the fragments"));
             assert!(asked(&["--scripts"]).contains("systemctl stop 'indef.timer'"));
             assert!(!asked(&["--requires"]).contains(".so"));

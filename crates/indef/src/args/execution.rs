@@ -10,15 +10,15 @@ use indef_engine::run::RunOptions;
 use indef_fs::EngineKind;
 use units::Bytes;
 
-use super::values;
+use super::values::{self, Limit};
 
 /// How many threads.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Workers {
     /// Files examined (or moved) at the same time [default: number of processors, at least 4; up to 32
     /// where an engine moves files together]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = values::jobs)]
+    pub(crate) jobs: Option<u16>,
 }
 
 impl Workers {
@@ -45,15 +45,15 @@ pub(crate) struct HowArgs {
 
     /// The engine that moves data [default: auto, the best one for each file system]
     #[arg(long, value_name = "NAME", value_parser = engines())]
-    engine: Option<EngineChoice>,
+    pub(crate) engine: Option<EngineChoice>,
 
     /// Blocks in flight inside each file [default: 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    queue_depth: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = values::queue_depth)]
+    pub(crate) queue_depth: Option<u32>,
 
-    /// Move at most this much a second, like 100MiB
-    #[arg(long, value_name = "BYTES/S", value_parser = values::rate)]
-    pub(crate) rate: Option<Bytes>,
+    /// Move at most this much a second, like 100MiB; none for no limit
+    #[arg(long, value_name = "BYTES/S", value_parser = values::rate_or_none)]
+    pub(crate) rate: Option<Limit<Bytes>>,
 
     /// Leave a file alone that somebody else has open if a power cut right after a step could undo
     /// writes that its writer was told are durable (ext4), or, if it is cloned in that
@@ -63,12 +63,12 @@ pub(crate) struct HowArgs {
 
     /// How long an application's write may wait for one step, in milliseconds: steps are sized to
     /// take half of it; the result says how many took longer [default: 50]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    max_stall: Option<u64>,
+    #[arg(long, value_name = "MS", value_parser = values::stall)]
+    pub(crate) max_stall: Option<Duration>,
 
-    /// Stop after this time, like 90s or 1h30m (exit status 3 if work is left)
-    #[arg(long, value_name = "D", value_parser = values::duration)]
-    pub(crate) time_limit: Option<Duration>,
+    /// Stop after this time, like 90s or 1h30m (exit status 3 if work is left); none for no limit
+    #[arg(long, value_name = "D", value_parser = values::duration_or_none)]
+    pub(crate) time_limit: Option<Limit<Duration>>,
 }
 
 impl HowArgs {
@@ -77,14 +77,19 @@ impl HowArgs {
         self.engine.and_then(EngineChoice::named)
     }
 
+    /// The time limit, if there is one.
+    pub(crate) fn time_limit(&self) -> Option<Duration> {
+        self.time_limit.and_then(Limit::value)
+    }
+
     /// The given options, falling back to those of `base`.
     pub(crate) fn over(&self, base: RunOptions) -> RunOptions {
         RunOptions {
             queue_depth: self.queue_depth.unwrap_or(base.queue_depth),
             engine: self.engine.map_or(base.engine, EngineChoice::named),
-            rate: self.rate.or(base.rate),
-            max_stall: self.max_stall.map_or(base.max_stall, Duration::from_millis),
-            time_limit: self.time_limit.or(base.time_limit),
+            rate: self.rate.map_or(base.rate, Limit::value),
+            max_stall: self.max_stall.unwrap_or(base.max_stall),
+            time_limit: self.time_limit.map_or(base.time_limit, Limit::value),
             dry_run: self.dry_run,
             strict: self.strict || base.strict,
             ..base

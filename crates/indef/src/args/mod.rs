@@ -4,6 +4,7 @@
 //! (exit status 2); whether files exist is checked later (exit status 1).
 
 mod compact;
+mod config;
 mod execution;
 mod files;
 mod internal;
@@ -12,7 +13,7 @@ mod profile;
 mod selection;
 mod top;
 mod trace;
-mod values;
+pub(crate) mod values;
 mod watch;
 
 use std::path::PathBuf;
@@ -22,16 +23,18 @@ use indef_pipeline::geometry::GeometryChoice;
 use units::Bytes;
 
 pub(crate) use compact::CompactArgs;
-pub(crate) use execution::{HowArgs, Workers};
+pub(crate) use config::{ConfigArgs, ConfigCommand};
+pub(crate) use execution::{EngineChoice, HowArgs, Workers};
 pub(crate) use files::FilesArgs;
 pub(crate) use internal::{DemoStep, DemoStepArgs, Generate, HeldArgs, Internal};
 pub(crate) use probe::ProbeArgs;
 pub(crate) use profile::{
     ExportArgs, ExportFormat, ImportArgs, MergeArgs, ProfileArgs, ProfileCommand, ShowArgs,
 };
-pub(crate) use selection::{BoundArgs, PlanArgs};
+pub(crate) use selection::{BoundArgs, PlanArgs, PolicyName};
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{LayerName, TraceArgs};
+pub(crate) use values::Limit;
 pub(crate) use watch::{Listen, WatchArgs};
 
 /// Finds the fragments that make reads slow on flash, and moves only those
@@ -110,6 +113,7 @@ pub(crate) enum Command {
     Report(ReportArgs),
     Demo(DemoArgs),
     History(HistoryArgs),
+    Config(ConfigArgs),
     Doctor(DoctorArgs),
 }
 
@@ -233,23 +237,30 @@ pub(crate) struct PlanCommandArgs {
 /// Plans and runs in one go, or runs a plan. Contents, sizes, times, holes and sharing stay as
 /// they are; the files may be in use. You can interrupt it at any time: it finishes the current
 /// step, moved data stays moved, and --resume continues.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef run ~/vm-images                    repair the fragmented files there\n  \
     indef run --dry-run /srv                 only show what would be done\n  \
     indef run --all-mounts --exclude /mnt/backup --min-size 1MiB\n  \
     indef run --plan db.plan --rate 50MiB    run a plan, at most 50 MiB written a second\n  \
     indef run /srv --time-limit 1h --budget 10GiB\n  \
+    indef run --config --dry-run             what would indef.service do?\n  \
     indef run --resume                       continue the run that was stopped last")]
 pub(crate) struct RunArgs {
     /// Files and directories
     #[arg(
         value_name = "PATH",
         value_hint = ValueHint::AnyPath,
-        required_unless_present_any = ["plan_file", "resume", "files_from", "all_mounts"],
+        required_unless_present_any = ["plan_file", "resume", "files_from", "all_mounts", "config"],
         conflicts_with_all = ["plan_file", "resume", "files_from", "all_mounts"]
     )]
     pub(crate) paths: Vec<PathBuf>,
+
+    /// Take from the configuration what is not given here: paths, and all options that `indef config
+    /// show` tells. FILE is /etc/indef/indef.toml if none is named, with its drop-ins
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 0..=1,
+          require_equals = true, conflicts_with_all = ["plan_file", "resume"])]
+    pub(crate) config: Option<Option<PathBuf>>,
 
     #[command(flatten)]
     pub(crate) files: FilesArgs,

@@ -14,7 +14,7 @@ use indef_pipeline::{
 };
 use units::{Bytes, Nanos};
 
-use super::values;
+use super::values::{self, Limit};
 
 /// Which ranges to choose, by which measure, and how many of them.
 #[derive(Clone, Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct PlanArgs {
 
     /// How ranges are chosen [default: indef with a profile, sequential without]
     #[arg(long)]
-    policy: Option<PolicyName>,
+    pub(crate) policy: Option<PolicyName>,
 
     /// Weight of fragments: the paper's alpha and beta, weights measured from the profile's times, or
     /// the time that the device takes by a model (needs its geometry; best after indef probe)
@@ -47,11 +47,11 @@ pub(crate) struct PlanArgs {
     /// Leave out this percentage of each file's lowest-priority ranges (policy indef)
     /// [default: 20; 0 with --target-gain]
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
-    truncate: Option<f64>,
+    pub(crate) truncate: Option<f64>,
 
     /// Keep this percentage of each file's hottest ranges (policy fragpicker)
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
-    hot: Option<f64>,
+    pub(crate) hot: Option<f64>,
 
     /// Weight of logical fragments (DoLF) in the priority [default: 4]
     #[arg(long, value_name = "WEIGHT", value_parser = values::weight, allow_negative_numbers = true)]
@@ -63,7 +63,7 @@ pub(crate) struct PlanArgs {
 
     /// Size of one read: ranges are judged in pieces of this size [default: 128KiB]
     #[arg(long, value_name = "SIZE", value_parser = values::io_size)]
-    io_size: Option<Bytes>,
+    pub(crate) io_size: Option<Bytes>,
 
     /// How far the kernel reads ahead of a sequential reader; 0 for no read-ahead (with a profile)
     /// [default: what the device of each file says, its read_ahead_kb]
@@ -77,7 +77,7 @@ pub(crate) struct PlanArgs {
 
     /// Move the fewest bytes that are predicted to give this percentage of the possible gain
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
-    target_gain: Option<f64>,
+    pub(crate) target_gain: Option<f64>,
 
     /// Give space back instead of joining fragments (Btrfs, root): write anew what files still reach
     /// of extents, so that the parts come free that nobody reaches
@@ -88,7 +88,7 @@ pub(crate) struct PlanArgs {
         "profile", "policy", "truncate", "hot", "alpha", "beta", "io_size", "geometry",
         "allow_unshare", "weight", "device_times",
     ])]
-    reclaim: bool,
+    pub(crate) reclaim: bool,
 
     /// Let go of extents that free at least this many bytes for each byte written [default: 0.25]
     #[arg(long, value_name = "RATIO", value_parser = values::weight, requires = "reclaim")]
@@ -99,13 +99,13 @@ pub(crate) struct PlanArgs {
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Bounds")]
 pub(crate) struct BoundArgs {
-    /// Move at most this much in all, the best gain for each byte first
-    #[arg(long, value_name = "BYTES", value_parser = values::size)]
-    pub(crate) budget: Option<Bytes>,
+    /// Move at most this much in all, the best gain for each byte first; none for no limit
+    #[arg(long, value_name = "BYTES", value_parser = values::size_or_none)]
+    pub(crate) budget: Option<Limit<Bytes>>,
 
     /// Keep at least this percentage of the file system free [default: 5]
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
-    min_free: Option<f64>,
+    pub(crate) min_free: Option<f64>,
 
     /// Also move ranges that are shared with reflinks or snapshots; this gives their sharing up
     ///
@@ -135,6 +135,17 @@ impl PolicyName {
             Self::Fragpicker => Policy::Fragpicker,
             Self::Whole => Policy::Whole,
             Self::Sequential => Policy::Sequential,
+        }
+    }
+}
+
+impl From<Policy> for PolicyName {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Indef => Self::Indef,
+            Policy::Fragpicker => Self::Fragpicker,
+            Policy::Whole => Self::Whole,
+            Policy::Sequential => Self::Sequential,
         }
     }
 }
@@ -192,7 +203,7 @@ impl PlanArgs {
             beta: self.beta.unwrap_or(default.beta),
             io_size: self.io_size.unwrap_or(default.io_size),
             hot_pct: self.hot.unwrap_or(default.hot_pct),
-            budget: bounds.budget,
+            budget: bounds.budget.and_then(Limit::value),
             target_gain_pct: self.target_gain,
             reclaim_ratio: self
                 .reclaim
@@ -207,7 +218,7 @@ impl BoundArgs {
     /// The given bounds, falling back to those of `base`.
     pub(crate) fn over(&self, base: RunOptions) -> RunOptions {
         RunOptions {
-            budget: self.budget.or(base.budget),
+            budget: self.budget.map_or(base.budget, Limit::value),
             min_free_pct: self.min_free.unwrap_or(base.min_free_pct),
             allow_unshare: self.allow_unshare || base.allow_unshare,
             ..base

@@ -1,11 +1,98 @@
 //! Values on the command line, checked while they are parsed: invalid values never get further.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
+use indef_core::plan::Policy;
+use indef_fs::EngineKind;
 use units::Bytes;
 
+/// A limit, or the word `none` for its absence: what takes the limit of the configuration away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit<T> {
+    /// None.
+    Off,
+    /// This one.
+    At(T),
+}
+
+impl<T> Limit<T> {
+    /// The limit, if there is one.
+    pub(crate) fn value(self) -> Option<T> {
+        match self {
+            Self::Off => None,
+            Self::At(limit) => Some(limit),
+        }
+    }
+
+    fn parse(text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::Off),
+            text => parse(text).map(Self::At),
+        }
+    }
+}
+
+/// A budget, or none.
+pub(super) fn size_or_none(text: &str) -> Result<Limit<Bytes>, String> {
+    Limit::parse(text, size)
+}
+
+/// A rate, or none.
+pub(super) fn rate_or_none(text: &str) -> Result<Limit<Bytes>, String> {
+    Limit::parse(text, rate)
+}
+
+/// A time span, or none.
+pub(super) fn duration_or_none(text: &str) -> Result<Limit<Duration>, String> {
+    Limit::parse(text, duration)
+}
+
+/// A number of files at the same time.
+pub(crate) fn jobs(text: &str) -> Result<u16, String> {
+    whole(text, 1..=1024)
+}
+
+/// A number of requests in flight.
+pub(crate) fn queue_depth(text: &str) -> Result<u32, String> {
+    whole(text, 1..=4096)
+}
+
+/// A time for which a write may wait, in milliseconds.
+pub(crate) fn stall(text: &str) -> Result<Duration, String> {
+    whole(text, 1..=60_000).map(Duration::from_millis)
+}
+
+fn whole<T: FromStr + PartialOrd + std::fmt::Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    let number = text.parse::<T>().ok();
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| {
+            format!(
+                "must be a whole number from {} to {}",
+                range.start(),
+                range.end()
+            )
+        })
+}
+
+/// A policy by its name.
+pub(crate) fn policy(text: &str) -> Result<Policy, String> {
+    text.parse::<Policy>().map_err(|error| error.to_string())
+}
+
+/// An engine by its name.
+pub(crate) fn engine(text: &str) -> Result<EngineKind, String> {
+    text.parse::<EngineKind>().map_err(|_| {
+        let names = EngineKind::ALL.map(EngineKind::name).join(", ");
+        format!("'{text}' is no engine; there are {names}")
+    })
+}
+
 /// A size that must not be zero.
-pub(super) fn size(text: &str) -> Result<Bytes, String> {
+pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     match text.parse::<Bytes>() {
         Ok(Bytes::ZERO) => Err("must be more than zero".into()),
         Ok(size) => Ok(size),
@@ -14,7 +101,7 @@ pub(super) fn size(text: &str) -> Result<Bytes, String> {
 }
 
 /// The size of an I/O: a power of two from 4 KiB to 1 GiB, so that ranges stay block-aligned.
-pub(super) fn io_size(text: &str) -> Result<Bytes, String> {
+pub(crate) fn io_size(text: &str) -> Result<Bytes, String> {
     let size = size(text)?;
     if size.get().is_power_of_two() && (Bytes::kib(4)..=Bytes::gib(1)).contains(&size) {
         Ok(size)
@@ -32,12 +119,12 @@ pub(super) fn demo_size(text: &str) -> Result<Bytes, String> {
 }
 
 /// A rate: a size, optionally followed by `/s`.
-pub(super) fn rate(text: &str) -> Result<Bytes, String> {
+pub(crate) fn rate(text: &str) -> Result<Bytes, String> {
     size(text.strip_suffix("/s").unwrap_or(text))
 }
 
 /// A percentage, optionally followed by `%`.
-pub(super) fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
         Ok(value) if (0.0..=100.0).contains(&value) => Ok(value),
         Ok(_) => Err("a percentage lies between 0 and 100".into()),
@@ -55,7 +142,7 @@ pub(super) fn weight(text: &str) -> Result<f64, String> {
 }
 
 /// A time span that is not zero: `90s`, `15m`, `1h30m`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(Duration::ZERO) => Err("must be more than zero".into()),
         Ok(duration) => Ok(duration),
@@ -75,6 +162,23 @@ mod tests {
         assert_eq!(percent("12.5%"), Ok(12.5));
         assert_eq!(weight("0"), Ok(0.0));
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+    }
+
+    #[test]
+    fn a_limit_may_be_none() {
+        assert_eq!(size_or_none("4KiB"), Ok(Limit::At(Bytes(4096))));
+        assert_eq!(rate_or_none("none").unwrap().value(), None);
+        assert!(duration_or_none("never").is_err());
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        assert_eq!((jobs("1"), queue_depth("4096")), (Ok(1), Ok(4096)));
+        assert_eq!(stall("50"), Ok(Duration::from_millis(50)));
+        for text in ["0", "-1", "1025", "99999999999999999999", "1.5", "many", ""] {
+            let error = jobs(text).unwrap_err();
+            assert!(error.contains("1 to 1024"), "{error}");
+        }
     }
 
     #[test]

@@ -49,7 +49,15 @@ const VARIABLES: [(&str, &str); 6] = [
 ];
 
 /// Files and folders of its own.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
+    (
+        "/etc/indef/indef.toml",
+        "What indef run --config and indef.service do; indef config example prints it with all keys.",
+    ),
+    (
+        "/etc/indef/indef.toml.d/*.toml",
+        "Drop-ins: values that take the place of those in the file, in the order of their names.",
+    ),
     (
         "/var/lib/indef",
         "State of root: what is left of a stopped run, the history of runs, answers of indef probe, what indef watch knows, and what scans remember.",

@@ -1,5 +1,6 @@
 //! `indef run`: execute plans, from paths, from a plan file, or from the rest of a stopped run.
 
+mod configured;
 mod observer;
 mod outcome;
 
@@ -32,12 +33,14 @@ use crate::{
     report,
     signals::{self, Second},
 };
+use configured::configured;
 pub(crate) use observer::Watch;
 pub(crate) use outcome::document;
 use outcome::{RunRest, untouched_file};
 
 /// Run, and show the result.
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
+    let args = &configured(args, console)?;
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
     let chosen = Chosen::of(&args.paths, &args.files, console)?;

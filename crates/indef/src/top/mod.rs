@@ -68,7 +68,11 @@ fn once(args: &TopArgs, mut watch: Watch, console: &Console, cancel: &Cancel) ->
         signal_hook::flag::register(signal, cancel.flag()).context("signals cannot be watched")?;
     }
     let begin = Instant::now();
-    let limit = args.how.time_limit.unwrap_or(Duration::MAX).min(args.watch);
+    let limit = args
+        .how
+        .time_limit()
+        .unwrap_or(Duration::MAX)
+        .min(args.watch);
     if watch.is_live() {
         while begin.elapsed() < limit && !cancel.is_cancelled() {
             std::thread::sleep(TICK.min(limit));

@@ -1,6 +1,7 @@
 //! The program: what it prints, refuses, moves and leaves, as users meet it.
 
 mod common;
+mod config;
 mod demo_zns;
 mod doctor;
 mod files;

@@ -87,6 +87,7 @@ fn bad_values_are_named_with_an_example_of_a_good_one() {
 fn every_command_has_help_with_examples() {
     for command in [
         "scan", "plan", "run", "compact", "watch", "top", "report", "demo", "profile", "history",
+        "config",
     ] {
         let ran = run([command, "--help"]);
         assert_eq!(ran.status, 0);
@@ -100,8 +101,15 @@ fn every_command_has_help_with_examples() {
             ran.out
         );
     }
-    for command in ["show", "export", "import", "merge"] {
-        let ran = run(["profile", command, "--help"]);
+    let below = [
+        ("profile", &["show", "export", "import", "merge"][..]),
+        ("config", &["show", "check", "example"]),
+    ];
+    let below = below
+        .into_iter()
+        .flat_map(|(above, all)| all.iter().map(move |one| (above, *one)));
+    for (above, command) in below {
+        let ran = run([above, command, "--help"]);
         assert_eq!(ran.status, 0);
         assert!(
             ran.out.contains("Examples:") && ran.out.contains("--json"),

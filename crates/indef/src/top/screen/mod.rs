@@ -75,7 +75,7 @@ pub(super) fn show(
         // A limit beyond the clock's range is no limit.
         deadline: args
             .how
-            .time_limit
+            .time_limit()
             .and_then(|limit| Instant::now().checked_add(limit)),
     };
     let mut screen = Screen::open()?;

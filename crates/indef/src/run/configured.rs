@@ -1,0 +1,154 @@
+//! The options of a run, with those of the configuration where the command line says nothing.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use units::Bytes;
+
+use crate::{
+    args::{EngineChoice, Limit, PolicyName, RunArgs},
+    output::Console,
+    settings::{Paths, Settings, load},
+};
+
+/// The options of the command line, completed by the configuration if that is asked for.
+pub(super) fn configured(args: &RunArgs, console: &Console) -> Result<RunArgs> {
+    let Some(file) = &args.config else {
+        return Ok(args.clone());
+    };
+    match load(file.as_deref()) {
+        Ok(loaded) => Ok(complete(args.clone(), loaded.settings)),
+        Err(errors) => {
+            for error in errors {
+                console.error(error, "");
+            }
+            let file = file.as_deref().map_or(String::new(), named);
+            bail!("the configuration has mistakes, nothing was done (indef config check{file})")
+        }
+    }
+}
+
+fn named(file: &Path) -> String {
+    format!(" {}", crate::output::Name(file))
+}
+
+fn complete(mut args: RunArgs, settings: Settings) -> RunArgs {
+    let Settings {
+        paths,
+        select,
+        limits,
+        run,
+    } = settings;
+    let files = &mut args.files;
+    if args.paths.is_empty() && files.files_from.is_none() && !files.all_mounts {
+        match paths {
+            Paths::Auto => files.all_mounts = true,
+            Paths::Given(paths) => args.paths = paths,
+        }
+    }
+    // Whoever protects a folder in the configuration does not expect it to be moved for the sake of another one.
+    files.exclude.exclude.extend(select.exclude);
+    files.min_size = files.min_size.or(select.min_size);
+
+    let plan = &mut args.plan;
+    if !plan.reclaim {
+        plan.profile = plan.profile.take().or(select.profile);
+        plan.policy = plan.policy.or(select.policy.map(PolicyName::from));
+        plan.hot.get_or_insert(select.hot);
+        plan.io_size.get_or_insert(select.io_size);
+        // A target that was asked for now turns the truncation of the configuration off, as it does the usual one.
+        if plan.target_gain.is_none() {
+            plan.truncate = plan.truncate.or(select.truncate);
+        }
+        plan.target_gain = plan.target_gain.or(select.target_gain);
+    }
+
+    let limit = |of: Option<Bytes>| Some(of.map_or(Limit::Off, Limit::At));
+    args.bounds.budget = args.bounds.budget.or(limit(limits.budget));
+    args.bounds.min_free.get_or_insert(limits.min_free);
+    args.bounds.allow_unshare |= run.allow_unshare && !args.plan.reclaim;
+
+    let how = &mut args.how;
+    how.rate = how.rate.or(limit(limits.rate));
+    let time_limit = limits.time_limit.map_or(Limit::Off, Limit::At);
+    how.time_limit.get_or_insert(time_limit);
+    how.max_stall.get_or_insert(limits.max_stall);
+    how.queue_depth.get_or_insert(run.queue_depth);
+    how.engine = how.engine.or(run.engine.map(EngineChoice::Named));
+    how.strict |= run.strict;
+    args.workers.jobs = args.workers.jobs.or(run.jobs);
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use indef_engine::run::RunOptions;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parsed(options: &[&str]) -> RunArgs {
+        let words = ["indef", "run"].iter().chain(options);
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Run(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn options(args: &RunArgs) -> RunOptions {
+        super::super::run_options(&args.how, &args.bounds, args.workers)
+    }
+
+    #[test]
+    fn without_the_limits_of_the_service_the_defaults_are_those_of_the_command_line() {
+        let mut settings = Settings::default();
+        settings.limits.budget = None;
+        settings.limits.rate = None;
+        settings.limits.time_limit = None;
+        settings.limits.min_free = RunOptions::default().min_free_pct;
+        settings.paths = Paths::Given(vec!["/srv".into()]);
+        let configured = complete(parsed(&["--config"]), settings);
+        let typed = parsed(&["/srv"]);
+        assert_eq!(
+            format!("{:?}", options(&configured)),
+            format!("{:?}", options(&typed))
+        );
+        let planner = |args: &RunArgs| args.plan.planner(&args.bounds, 4);
+        assert_eq!(
+            format!("{:?}", planner(&configured)),
+            format!("{:?}", planner(&typed))
+        );
+        assert_eq!(configured.paths, typed.paths);
+    }
+
+    #[test]
+    fn the_command_line_wins() {
+        let mut settings = Settings {
+            paths: Paths::Given(vec!["/srv".into()]),
+            ..Settings::default()
+        };
+        settings.select.exclude = vec!["*.iso".parse().unwrap()];
+        settings.run.strict = true;
+        let configured = |options: &[&str]| complete(parsed(options), settings.clone());
+        let args = configured(&["--config", "/home", "--exclude", "x", "--rate", "1MiB"]);
+        assert_eq!(args.paths, [Path::new("/home")]);
+        assert_eq!(args.files.exclude.exclude.len(), 2);
+        let of = options(&args);
+        assert_eq!(of.rate, Some(Bytes::mib(1)));
+        assert_eq!((of.budget, of.strict), (settings.limits.budget, true));
+        let of = options(&configured(&[
+            "--config",
+            "--budget=none",
+            "--time-limit=none",
+        ]));
+        assert_eq!((of.budget, of.time_limit), (None, None));
+        assert_eq!(of.rate, settings.limits.rate);
+        assert!(configured(&["--config", "--all-mounts"]).files.all_mounts);
+        assert!(configured(&["--config", "--all-mounts"]).paths.is_empty());
+        // A profile has no say in giving space back.
+        settings.select.profile = Some("/p".into());
+        let args = complete(parsed(&["--config", "--reclaim"]), settings);
+        assert!(args.plan.profile.is_none());
+    }
+}
