@@ -47,6 +47,7 @@ fn show(file: Option<&Path>, console: &Console) -> Result<Outcome> {
     }
     let printed = match console.json {
         true => print(&json::shown(&loaded, &errors), &Made::of(&[])),
+        false if console.quiet => Ok(()),
         false => text(&mut io::stdout().lock(), &loaded),
     };
     printed.context(UNPRINTED)?;

@@ -36,6 +36,7 @@ pub(crate) fn history(args: &HistoryArgs, console: &Console) -> Result<Outcome> 
     history.records.drain(..all.saturating_sub(shown));
     let printed = match console.json {
         true => print(&json::document(&history), &Made::of(&[])),
+        false if console.quiet => Ok(()),
         false => text::write(&mut io::stdout().lock(), console, &history, all),
     };
     printed.context(UNPRINTED)?;

@@ -1,9 +1,9 @@
 //! The files of the configuration, and whom they are taken from.
 //!
 //! What root's service does follows from them. So root reads only what root alone could have written: each file, and
-//! each folder above it, belongs to root, and nobody else may write to it (a folder above may be sticky, like `/tmp`,
-//! where nobody may take another's entry away). The file is looked at once it is open; a link is followed to a place
-//! that has to be as safe. Other users read what they name.
+//! each folder above it, belongs to root, and nobody else may write to it. A folder above may be sticky, like `/tmp`,
+//! where nobody may take another's entry away; that of drop-ins may not, as others could add some. The file is looked at
+//! once it is open; a link is followed to a place that has to be as safe. Other users read what they name.
 
 use std::{
     ffi::OsStr,
@@ -70,7 +70,9 @@ pub(super) fn drop_ins(path: &Path) -> Result<Vec<PathBuf>, Unread> {
         entries => entries?,
     };
     if geteuid().is_root() {
-        ensure_safe_folder(&fs::canonicalize(&folder)?)?;
+        let folder = fs::canonicalize(&folder)?;
+        ensure_safe(&folder, &fs::symlink_metadata(&folder)?, false)?;
+        ensure_safe_above(&folder)?;
     }
     let mut found = Vec::new();
     for entry in entries {
@@ -108,8 +110,8 @@ fn open_safely(path: &Path) -> Result<File, Unread> {
         };
         // Nobody else can change what is safe, between this look and the opening either.
         let folder = fs::canonicalize(folder)?;
-        ensure_safe_folder(&folder)?;
         let real = folder.join(name);
+        ensure_safe_above(&real)?;
         match open(&real, OFlags::NOFOLLOW) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
                 path = folder.join(fs::read_link(&real)?);
@@ -124,9 +126,10 @@ fn open_safely(path: &Path) -> Result<File, Unread> {
     Err(Unread::Because("is a link to a link, too often".to_owned()))
 }
 
-fn ensure_safe_folder(folder: &Path) -> Result<(), Unread> {
-    for (n, above) in folder.ancestors().enumerate() {
-        ensure_safe(above, &fs::symlink_metadata(above)?, n > 0)?;
+/// All folders above.
+fn ensure_safe_above(path: &Path) -> Result<(), Unread> {
+    for above in path.ancestors().skip(1) {
+        ensure_safe(above, &fs::symlink_metadata(above)?, true)?;
     }
     Ok(())
 }
