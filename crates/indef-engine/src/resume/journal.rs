@@ -7,6 +7,7 @@
 //! ```text
 //! {"indef-journal":2,"limit_bytes":1048576,"process":123,"options":{…}}
 //!                                                 first: its limit of bytes in all, and its process
+//! {"purpose":"…"}                                 who may go on with it without being asked
 //! {"process":123}, {"options":{…}}                the run was resumed
 //! {"reserved":[dev,inode,bytes]}                  before anything is written
 //! {"settled":[dev,inode,reserved,spent]}          a piece of a file ended
@@ -100,6 +101,7 @@ pub(super) enum JournalEntry {
     Done(u64, u64),
     Process(u32),
     Options(Kept),
+    Purpose(String),
 }
 
 pub(super) fn write_header(
@@ -133,6 +135,8 @@ pub(super) struct History {
     pub(super) process: u32,
     /// The options of the run.
     pub(super) options: Option<Kept>,
+    /// What it was stored for, where that was said.
+    pub(super) purpose: Option<String>,
     /// Bytes that may be written in all.
     pub(super) limit: Bytes,
     /// Bytes that were written, or may have been: where a run was killed, the bytes that it had
@@ -207,6 +211,7 @@ fn apply(history: &mut History, open: &mut HashMap<FileId, u64>, entry: JournalE
         }
         JournalEntry::Process(process) => history.process = process,
         JournalEntry::Options(options) => history.options = Some(options),
+        JournalEntry::Purpose(purpose) => history.purpose = Some(purpose),
     }
 }
 
@@ -273,12 +278,14 @@ mod tests {
             ..RunOptions::default()
         };
         let text = journal(&[
+            JournalEntry::Purpose("nightly".to_owned()),
             JournalEntry::Process(77),
             JournalEntry::Options(Kept::from(&options)),
             JournalEntry::Done(1, 2),
         ]);
         let history = read(&text[..]).unwrap();
         assert_eq!(history.process, 77);
+        assert_eq!(history.purpose.as_deref(), Some("nightly"));
         let back = history.options.unwrap().options().unwrap();
         assert_eq!(format!("{back:?}"), format!("{options:?}"));
         let longest = text.split(|byte| *byte == b'\n').map(<[u8]>::len).max();

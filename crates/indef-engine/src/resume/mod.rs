@@ -96,6 +96,8 @@ pub struct Resumed {
     /// The options of the run, except for its budget and time limit; `None` if it was stored by a
     /// version that did not keep them, or if they name an engine that this version does not have.
     pub run_options: Option<RunOptions>,
+    /// What it was stored for, where that was said ([`StoredRun::mark`]).
+    pub purpose: Option<String>,
     /// Bytes that were written before, or may have been.
     pub spent: Bytes,
     /// Bytes that may still be written: the limit of the whole run, less the spent bytes. To be
@@ -250,6 +252,36 @@ impl StoredRun {
         running.map_or(Ok(None), |process| Err(ResumeError::Running(process)))
     }
 
+    /// The newest run in `directory` that nobody works on, that was marked with this purpose, and that was planned
+    /// at most so long ago. What cannot be read is left to [`Self::newest`].
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn newest_for(
+        directory: &Path,
+        purpose: &str,
+        within: Duration,
+    ) -> Result<Option<Resumed>, ResumeError> {
+        sweep(directory);
+        let mut journals = match names(directory, "journal") {
+            Ok(journals) => journals,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(FsError::new(directory, "list", error).into()),
+        };
+        journals.sort();
+        let fresh = |path: &PathBuf| stored_since(path).is_some_and(|age| age <= within);
+        for path in journals.into_iter().rev().filter(fresh) {
+            if let Ok(Some(journal)) = lock_if_left(&path)
+                && let Ok(resumed) = Self::resume(journal, path)
+                && resumed.purpose.as_deref() == Some(purpose)
+            {
+                return Ok(Some(resumed));
+            }
+        }
+        Ok(None)
+    }
+
     /// Remove the runs that nobody works on, and of which every file that is left is `covered` by a
     /// new plan, also with the options that they were planned with: nobody needs to go on with them.
     /// Returns how many.
@@ -285,6 +317,7 @@ impl StoredRun {
             done,
             valid_len,
             options: run_options,
+            purpose,
             process: _,
         } = journal::read(&journal).map_err(|error| match error {
             ReadError::Io(source) => ResumeError::Io(FsError::new(&journal_path, "read", source)),
@@ -322,9 +355,15 @@ impl StoredRun {
             plans,
             options,
             run_options: run_options.and_then(|kept| kept.options()),
+            purpose,
             spent,
             left: limit.saturating_sub(spent),
         })
+    }
+
+    /// Note in the journal what the run is for: who comes with the same purpose may go on with it without being asked to.
+    pub fn mark(&self, purpose: &str) {
+        self.append(&JournalEntry::Purpose(purpose.to_owned()));
     }
 
     /// Note in the journal that this process goes on with a resumed run, and with which options.
@@ -412,6 +451,13 @@ fn fresh_name() -> String {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos());
     format!("{now:020}-{}", std::process::id())
+}
+
+/// How long a run has been stored, by its name.
+fn stored_since(path: &Path) -> Option<Duration> {
+    let (time, _) = path.file_stem()?.to_str()?.split_once('-')?;
+    let stored = UNIX_EPOCH.checked_add(Duration::from_nanos(time.parse().ok()?))?;
+    stored.elapsed().ok()
 }
 
 /// Files of our own with this extension.

@@ -247,3 +247,26 @@ fn what_nobody_went_on_with_for_a_month_goes() {
     sweep(dir.path());
     assert_eq!(entries(dir.path()), 0);
 }
+
+#[test]
+fn who_comes_with_the_same_purpose_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let week = Duration::from_secs(7 * 24 * 3600);
+    let find = |purpose: &str, within: Duration| {
+        let found = StoredRun::newest_for(dir.path(), purpose, within).unwrap();
+        found.map(|rest| rest.plans.len())
+    };
+    assert_eq!(find("nightly", week), None);
+    let nightly = store(dir.path(), 0..3);
+    nightly.mark("nightly");
+    // A run that goes on is nobody else's.
+    assert_eq!(find("nightly", week), None);
+    drop(nightly);
+    drop(store(dir.path(), 0..5));
+    assert_eq!(find("nightly", week), Some(3));
+    assert_eq!(find("hourly", week), None);
+    assert_eq!(find("nightly", Duration::ZERO), None);
+    // To be found does not use it up.
+    assert_eq!(find("nightly", week), Some(3));
+    assert!(StoredRun::newest(dir.path()).unwrap().is_some());
+}

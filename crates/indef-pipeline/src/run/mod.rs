@@ -28,6 +28,8 @@ pub struct Runner<'a> {
     /// The given paths of which every file was looked at: the rest that earlier stored runs have below them is of no
     /// use once this run is stored.
     pub given: &'a [PathBuf],
+    /// What the run is for, by which [`Work::from_rest_for`] finds the rest of it.
+    pub purpose: Option<&'a str>,
     /// Stops the run after its current steps.
     pub cancel: &'a Cancel,
     /// Sees every file.
@@ -47,6 +49,7 @@ impl<'a> Runner<'a> {
         Self {
             options: RunOptions::default(),
             given: &[],
+            purpose: None,
             cancel,
             observer: &(),
             notes: &(),
@@ -86,6 +89,9 @@ impl<'a> Runner<'a> {
                     let (files, planned_with) = (&work.files, &work.plan_options);
                     work.stored =
                         store::store(files, planned_with, self.given, options, self.notes);
+                    if let (Some(stored), Some(purpose)) = (&work.stored, self.purpose) {
+                        stored.mark(purpose);
+                    }
                 }
             }
             claim
@@ -100,11 +106,12 @@ impl<'a> Runner<'a> {
             .then(|| FreeSpace::on(&claim::file_systems(&roots, &files)));
         let free_before = free_space.as_ref().and_then(FreeSpace::bytes);
         let mut result = match &stored {
-            Some(stored) => {
+            // A dry run does nothing of the work: nothing of it is noted as done.
+            Some(stored) if !options.dry_run => {
                 let observer = stored.observer(self.observer);
                 run_beneath(&roots, files, options, cancel, &observer)
             }
-            None => run_beneath(&roots, files, options, cancel, self.observer),
+            _ => run_beneath(&roots, files, options, cancel, self.observer),
         };
         let free_after = free_space.as_ref().and_then(FreeSpace::bytes);
         result.free_growth = free_before

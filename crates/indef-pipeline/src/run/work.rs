@@ -1,13 +1,17 @@
 //! The work of a run: from a walk, a plan file, or the rest of a stopped run. Files of which
 //! nothing moves are noted, counted by reason, and left out.
 
-use std::{collections::BTreeMap, fs::File, io::BufReader, path::Path};
+use std::{collections::BTreeMap, fs::File, io::BufReader, path::Path, time::Duration};
 
 use indef_core::{
     SkipReason,
     plan::{FilePlan, PlanOptions, format::PlanReader},
 };
-use indef_engine::{collect::Excluded, resume::StoredRun, run::RunOptions};
+use indef_engine::{
+    collect::Excluded,
+    resume::{Resumed, StoredRun},
+    run::RunOptions,
+};
 use indef_fs::Roots;
 use units::Bytes;
 
@@ -17,6 +21,9 @@ use crate::{
     note::{Note, Notes},
     plan::{Planned, untouched_reason},
 };
+
+/// How long a plan is as good as a new one, which takes a walk through everything.
+const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The work of a run.
 #[derive(Debug, Default)]
@@ -94,6 +101,22 @@ impl Work {
     /// There is none, or it cannot be read.
     pub fn from_rest(notes: &dyn Notes) -> Result<Self, Error> {
         let resumed = StoredRun::newest(&store::state()?)?.ok_or(Error::NothingStopped)?;
+        Ok(Self::of_rest(resumed, notes))
+    }
+
+    /// The rest of the last run that was stored for this purpose, if it has something left to do, may still write, and
+    /// was planned so lately that most of its plan is true.
+    ///
+    /// # Errors
+    ///
+    /// The state directory cannot be read.
+    pub fn from_rest_for(purpose: &str, notes: &dyn Notes) -> Result<Option<Self>, Error> {
+        let resumed = StoredRun::newest_for(&store::state()?, purpose, FRESH)?;
+        let resumed = resumed.filter(|rest| !rest.plans.is_empty() && rest.left > Bytes::ZERO);
+        Ok(resumed.map(|rest| Self::of_rest(rest, notes)))
+    }
+
+    fn of_rest(resumed: Resumed, notes: &dyn Notes) -> Self {
         let mut work = Self {
             files: resumed.plans,
             // A piece that a stop interrupted is written again, and counts again. With a requested
@@ -106,7 +129,7 @@ impl Work {
             ..Self::default()
         };
         work.set_aside(notes);
-        Ok(work)
+        work
     }
 
     /// The gain that the plan tells of the files that move.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use sha2::{Digest, Sha256};
 use units::Bytes;
 
 use crate::{
@@ -26,6 +27,19 @@ pub(super) fn configured(args: &RunArgs, console: &Console) -> Result<RunArgs> {
             bail!("the configuration has mistakes, nothing was done (indef config check{file})")
         }
     }
+}
+
+/// What tells a run by the configuration from all others: its options, by which a stopped one is known again. A list of
+/// names may be another one each time.
+pub(super) fn purpose(args: &RunArgs) -> Option<String> {
+    if args.config.is_none() || args.files.files_from.is_some() {
+        return None;
+    }
+    let mut args = args.clone();
+    args.how.dry_run = false;
+    let digest = Sha256::digest(format!("{} {args:?}", env!("INDEF_VERSION")));
+    let digits = digest.iter().take(16).map(|byte| format!("{byte:02x}"));
+    Some(digits.collect())
 }
 
 fn named(file: &Path) -> String {
@@ -146,6 +160,12 @@ mod tests {
         assert_eq!(of.rate, settings.limits.rate);
         assert!(configured(&["--config", "--all-mounts"]).files.all_mounts);
         assert!(configured(&["--config", "--all-mounts"]).paths.is_empty());
+        // A stopped run is known again by the same options alone.
+        let of = |options: &[&str]| purpose(&configured(options));
+        assert!(of(&["/srv"]).is_none() && of(&["--config", "--files-from", "x"]).is_none());
+        assert!(of(&["--config"]).is_some());
+        assert_eq!(of(&["--config"]), of(&["--config", "--dry-run"]));
+        assert_ne!(of(&["--config"]), of(&["--config", "--rate=1MiB"]));
         // A profile has no say in giving space back.
         settings.select.profile = Some("/p".into());
         let args = complete(parsed(&["--config", "--reclaim"]), settings);

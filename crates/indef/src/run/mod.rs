@@ -33,7 +33,7 @@ use crate::{
     report,
     signals::{self, Second},
 };
-use configured::configured;
+use configured::{configured, purpose};
 pub(crate) use observer::Watch;
 pub(crate) use outcome::document;
 use outcome::{RunRest, untouched_file};
@@ -117,6 +117,12 @@ fn load(
     if args.resume {
         return Work::from_rest(&notes).map_err(explain);
     }
+    if let Some(purpose) = purpose(args)
+        && let Some(work) = Work::from_rest_for(&purpose, &notes).map_err(explain)?
+    {
+        console.note("goes on with the rest of the last run with these options, which was stopped");
+        return Ok(work);
+    }
     if !args.how.dry_run {
         is_free(&chosen.paths).map_err(explain)?;
     }
@@ -190,8 +196,10 @@ fn carry_out(
     let (skipped, excluded) = (std::mem::take(&mut work.skipped), work.excluded);
     let gain = Gain(work.predicted_gain(), work.plan_options());
     let predicted_gain = (gain.0, gain.unit_word());
+    let purpose = purpose(args);
     let runner = Runner {
         options,
+        purpose: purpose.as_deref(),
         given: chosen.covered(),
         cancel,
         observer: watch,

@@ -292,3 +292,57 @@ fn loop_what_is_left_stands_in_the_state_directory_until_it_is_done() {
     assert_eq!(resumed.status, 0, "{resumed:?}");
     assert_eq!(left_in(state.path()), 0, "a run that ended leaves nothing");
 }
+
+#[test]
+fn loop_a_run_by_the_configuration_goes_on_with_what_the_last_one_left() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    make(&scratch.path().join("file"), Bytes::mib(8), Bytes::kib(16));
+    let state = tempfile::tempdir().unwrap();
+    let config = state.path().join("indef.toml");
+    let configure = |limits: &str| {
+        let paths = scratch.path().display();
+        fs::write(
+            &config,
+            format!("paths = [\"{paths}\"]\n[limits]\n{limits}\n"),
+        )
+        .unwrap();
+    };
+    let run = || {
+        let mut command = indef_with_state(state.path());
+        let option = format!("--config={}", config.display());
+        command.args(["run", "--json", &option]).ran()
+    };
+    configure("rate = \"1MiB\"\ntime-limit = \"200ms\"");
+    let first = run();
+    assert_eq!(
+        (first.status, first.err.contains("goes on")),
+        (3, false),
+        "{first:?}"
+    );
+    // To look at it changes nothing of it.
+    let option = format!("--config={}", config.display());
+    let looked = indef_with_state(state.path())
+        .args(["run", "--dry-run", "--json", &option])
+        .ran();
+    assert!(looked.err.contains("goes on with the rest"), "{looked:?}");
+    assert_eq!(looked.json()["files"][0]["reason"], "dry-run", "{looked:?}");
+    let second = run();
+    assert!(second.err.contains("goes on with the rest"), "{second:?}");
+    assert_eq!(
+        second.json()["files"].as_array().unwrap().len(),
+        1,
+        "{second:?}"
+    );
+    // Other options: another plan.
+    configure("");
+    let other = run();
+    assert_eq!(
+        (other.status, other.err.contains("goes on")),
+        (0, false),
+        "{other:?}"
+    );
+    let fragments = fragments(&scratch.path().join("file"));
+    assert!(fragments < 100, "{fragments}");
+}
