@@ -1,18 +1,22 @@
 //! The layouts of many files at once, by their inodes' numbers, without opening them.
 //!
-//! Most files of a tree are in one piece, and a walk need not open those to know it: the inode tables of
-//! ext4 hold the extents of small files, XFS counts the extents of inodes in bulk, and the trees of Btrfs
+//! Most files of a tree are in one piece, and a walk need not open those to know it: the inode tables and
+//! extent trees of ext4 have all extents, XFS counts the extents of inodes in bulk, and the trees of Btrfs
 //! have the extents of many files in a row. All of them want the rights of root (ext4: of its device).
 //! For anything unusual there is no answer, and the file has to be mapped.
 //!
 //! Only for looking, never for moving: an answer is as old as the chunk that it comes from.
 
-use std::os::fd::AsFd;
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
 
 use indef_core::layout::Layout;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use units::Bytes;
 
-use crate::{Evidence, Filesystem, FsKind, btrfs, ext4, xfs};
+use crate::{Filesystem, FsKind, btrfs, ext4, mounts::unescape, xfs};
 
 /// A file system's inodes.
 #[derive(Debug)]
@@ -35,7 +39,19 @@ pub struct InodeFacts {
     /// Names.
     pub links: u32,
     /// Where all of it lies.
-    pub layout: Layout,
+    pub place: InodePlace,
+}
+
+/// What an inode tells of the place of its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InodePlace {
+    /// All of it.
+    Known(Layout),
+    /// Nothing; the other facts are true.
+    Unknown,
+    /// Nothing, and the size may be of before: the file tells both, once [opened](Inodes::open_file) by its
+    /// number and this generation, of which each file that gets the number has another one.
+    InFile(u32),
 }
 
 /// Facts from `statx`, with which an inode must agree to be believed.
@@ -60,15 +76,6 @@ pub struct InodeChunk {
 }
 
 impl InodeChunk {
-    /// A chunk for inodes that are read one at a time, where that is possible.
-    #[must_use]
-    pub fn single() -> Self {
-        Self {
-            ext4: ext4::Chunk::single(),
-            ..Self::default()
-        }
-    }
-
     /// Forget all inodes, so that they are not taken for newer ones, or for those of another file system.
     pub fn clear(&mut self) {
         self.ext4.clear();
@@ -84,7 +91,7 @@ impl Inodes {
         Some(Self(match fs.kind {
             FsKind::Ext4 => Kind::Ext4(ext4::InodeTables::open(fs)?),
             FsKind::Xfs if !places => Kind::Xfs(xfs::BulkInodes::open(fs, file)?),
-            FsKind::Btrfs => Kind::Btrfs(btrfs::TreeInodes::open(file)?),
+            FsKind::Btrfs => Kind::Btrfs(btrfs::TreeInodes::open(fs, file)?),
             FsKind::Xfs | FsKind::F2fs | FsKind::Other(_) => return None,
         }))
     }
@@ -102,7 +109,7 @@ impl Inodes {
         match &self.0 {
             Kind::Ext4(tables) => tables.is_settled(),
             Kind::Xfs(bulk) => bulk.tell_all(),
-            Kind::Btrfs(_) => false,
+            Kind::Btrfs(tree) => tree.is_settled(),
         }
     }
 
@@ -112,7 +119,17 @@ impl Inodes {
         match &self.0 {
             Kind::Ext4(tables) => tables.file(inode, &mut chunk.ext4),
             Kind::Xfs(bulk) => bulk.file(inode, &mut chunk.xfs),
-            Kind::Btrfs(_) => None,
+            Kind::Btrfs(tree) => tree.file(inode, &mut chunk.btrfs),
+        }
+    }
+
+    /// Open a regular file by its number and generation, so that no path has to be found. `None` where that is
+    /// not possible, or where another file has the number by now.
+    #[must_use]
+    pub fn open_file(&self, inode: u64, generation: u32) -> Option<OwnedFd> {
+        match &self.0 {
+            Kind::Xfs(bulk) => bulk.open_file(inode, generation),
+            Kind::Ext4(_) | Kind::Btrfs(_) => None,
         }
     }
 
@@ -133,33 +150,41 @@ impl Inodes {
             Kind::Btrfs(tree) => tree.layout(expected, &mut chunk.btrfs),
         }
     }
-
-    /// Evidence of the layout of a regular file, if its inode is as expected and there is such
-    /// evidence on this file system. A file with data that has no place yet has none, or one that is
-    /// of the rest; the layout tells.
-    pub fn evidence(&self, expected: &Expected, chunk: &mut InodeChunk) -> Option<Evidence> {
-        match &self.0 {
-            Kind::Ext4(tables) => tables.evidence(expected, &mut chunk.ext4),
-            Kind::Xfs(_) | Kind::Btrfs(_) => None,
-        }
-    }
 }
 
-/// Whether a directory entry of this file system may be of a file that is hidden: something other than a
-/// whole file system is mounted on top of it, which could be a file.
+/// Whether a directory entry of this file system may be of a file that is hidden: something is mounted on
+/// top of it. Only a file can hide one, and a mount that does not show the root of its file system may be one.
 pub(crate) fn hides_files(fs: &Filesystem) -> bool {
-    let (Some(mount), Ok(table)) = (
-        fs.mount.as_ref(),
-        std::fs::read_to_string("/proc/self/mountinfo"),
-    ) else {
+    let (Some(mount), Ok(table)) = (fs.mount.as_ref(), std::fs::read("/proc/self/mountinfo"))
+    else {
         return true;
     };
     let below = mount.id.to_string();
-    table.lines().any(|line| {
-        // id parent major:minor root point …
-        let mut fields = line.split(' ').skip(1);
-        let (parent, root) = (fields.next(), fields.nth(1));
-        parent == Some(below.as_str()) && root != Some("/")
+    table.split(|byte| *byte == b'\n').any(|line| {
+        // id parent major:minor root point options … - type source options
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let [id, parent, _, root, point, ..] = fields[..] else {
+            return false;
+        };
+        let is_local = || {
+            let kind = fields.iter().skip_while(|field| **field != b"-").nth(1);
+            kind.is_some_and(|kind| LOCAL.contains(kind))
+        };
+        let may_hide = || !(is_local() && is_directory(id, &unescape(point)));
+        parent == below.as_bytes() && root != b"/" && may_hide()
+    })
+}
+
+/// File systems that answer at once when they are asked for the type of a file.
+const LOCAL: [&[u8]; 6] = [b"ext4", b"xfs", b"btrfs", b"f2fs", b"tmpfs", b"overlay"];
+
+/// Whether the mount with this number shows a directory there.
+fn is_directory(mount: &[u8], point: &Path) -> bool {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let status = statx(CWD, point, flags, StatxFlags::TYPE | StatxFlags::MNT_ID);
+    status.is_ok_and(|status| {
+        status.stx_mnt_id.to_string().as_bytes() == mount
+            && FileType::from_raw_mode(status.stx_mode.into()) == FileType::Directory
     })
 }
 
@@ -241,7 +266,8 @@ mod tests {
             assert_eq!(inodes.layout(&other, &mut chunk), None, "not as expected");
             let facts = inodes.file(status.ino(), &mut chunk);
             if inodes.tell_all() {
-                assert_eq!(facts.as_ref().map(|facts| &facts.layout), Some(&layout));
+                let told = facts.as_ref().map(|facts| &facts.place);
+                assert_eq!(told, Some(&InodePlace::Known(layout.clone())));
                 assert_eq!(facts.map(|facts| facts.size), Some(expected.size));
             }
             assert_eq!(layout.fragments(), 1);

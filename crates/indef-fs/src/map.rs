@@ -150,7 +150,7 @@ fn extent_flags(raw: u32) -> ExtentFlags {
 }
 
 /// Let compressed neighbours touch that are read in one go (see the module's text).
-fn join_encoded(extents: &mut [Extent]) {
+pub(crate) fn join_encoded(extents: &mut [Extent]) {
     let mut previous: Option<(Extent, PhysOffset)> = None;
     for extent in extents {
         let reported = extent.phys;

@@ -8,7 +8,7 @@ use indef_engine::{claim::ClaimError, resume::ResumeError};
 use indef_fs::{FsKind, NoGeometry, Refusal};
 use indef_trace::collect::Source;
 
-use crate::{error::Error, scan::memory::error::MemoryError};
+use crate::error::Error;
 
 /// Information for a person.
 #[derive(Clone, Copy, Debug)]
@@ -79,10 +79,6 @@ pub enum Note<'a> {
     Unclaimed(&'a ClaimError),
     /// The run cannot be stored, so it cannot be resumed.
     NotStored(&'a Error),
-    /// The memory of earlier scans cannot be used: all files are looked at.
-    MemoryIgnored(&'a MemoryError),
-    /// The findings of a scan cannot be kept for the next one.
-    NotRemembered(&'a MemoryError),
     /// The run is done, but its stored state cannot be removed.
     StaysStored(&'a ResumeError),
 }

@@ -109,12 +109,6 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
             let why = refusal::chain(error);
             console.note(format_args!("--resume will not be possible: {why}"));
         }
-        Note::MemoryIgnored(why) => console.note(format_args!(
-            "the memory of earlier scans is ignored: {why}; all files are looked at"
-        )),
-        Note::NotRemembered(why) => {
-            console.note(format_args!("the next scan has to look at all files: {why}"));
-        }
         Note::StaysStored(error) => console.note(format_args!("{error}")),
         _ => {}
     }

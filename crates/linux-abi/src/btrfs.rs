@@ -10,14 +10,18 @@ use std::{
 use crate::{abi::AbiItem, ioctl};
 
 pub(crate) mod device;
+pub(crate) mod extent_refs;
 pub(crate) mod extents;
 pub(crate) mod holders;
+pub(crate) mod inode_item;
 pub(crate) mod trees;
 
 pub use device::{fsid, unallocated};
-pub use extents::{Backing, FileExtent, FileExtents, Place, file_extents};
+pub use extent_refs::ExtentRefs;
+pub use extents::{Backing, FileExtent, FileExtents, FileItem, Place, file_extents};
 pub use holders::{ExtentPart, ExtentParts, Holders, InodeFacts, InodeFlags, PartState, Reference};
-pub use trees::{TreeFacts, metadata_copies, tree_facts};
+pub use inode_item::InodeItem;
+pub use trees::{TreeFacts, last_snapshot, metadata_copies, tree_facts};
 
 /// `BTRFS_IOCTL_MAGIC`.
 const MAGIC: u8 = 0x94;
@@ -289,6 +293,7 @@ pub const ABI: &[AbiItem] = &[
         c_type: "struct btrfs_file_extent_item",
         size: size_of::<FileExtentItem>(),
         fields: &[
+            ("generation", offset_of!(FileExtentItem, generation)),
             ("ram_bytes", offset_of!(FileExtentItem, ram_bytes)),
             ("compression", offset_of!(FileExtentItem, compression)),
             ("encryption", offset_of!(FileExtentItem, encryption)),

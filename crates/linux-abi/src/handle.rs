@@ -142,6 +142,20 @@ pub fn of(file: impl AsFd) -> io::Result<FileHandle> {
 /// `ESTALE` where the file is gone, `EPERM` without `CAP_DAC_READ_SEARCH`, `EOPNOTSUPP` where the
 /// file system has no handles.
 pub fn open(mount: impl AsFd, handle: FileHandle) -> io::Result<OwnedFd> {
+    open_with(mount, handle, libc::O_PATH)
+}
+
+/// The same, to read the file. Neither its access time changes, nor is a lease on it waited for.
+///
+/// # Errors
+///
+/// As [`open`]; `EAGAIN` where somebody has a lease.
+pub fn open_to_read(mount: impl AsFd, handle: FileHandle) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDONLY | libc::O_NOATIME | libc::O_NONBLOCK | libc::O_NOCTTY;
+    open_with(mount, handle, flags)
+}
+
+fn open_with(mount: impl AsFd, handle: FileHandle, flags: libc::c_int) -> io::Result<OwnedFd> {
     let mut raw = handle.raw();
     // SAFETY: the kernel reads `handle_bytes` (at most 24) bytes after the two header fields, all
     // inside of `raw`, which outlives the call.
@@ -150,7 +164,7 @@ pub fn open(mount: impl AsFd, handle: FileHandle) -> io::Result<OwnedFd> {
             libc::SYS_open_by_handle_at,
             mount.as_fd().as_raw_fd(),
             &raw mut raw,
-            libc::O_PATH | libc::O_CLOEXEC,
+            flags | libc::O_CLOEXEC,
         )
     };
     if fd < 0 {

@@ -203,7 +203,7 @@ fn scattered(folder: &Path, files: u32, pieces: u32) -> io::Result<()> {
 }
 
 /// A file of such a tree.
-pub(super) fn scattered_path(folder: &Path, number: u32) -> PathBuf {
+fn scattered_path(folder: &Path, number: u32) -> PathBuf {
     folder
         .join(format!("{:04}", number / 1000))
         .join(format!("{number:07}"))

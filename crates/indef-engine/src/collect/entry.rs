@@ -8,11 +8,11 @@ use indef_core::{
     plan::BirthTime,
 };
 use indef_fs::{
-    Evidence, Expected, Filesystem, FsKind, Inodes, Mapper, Refusal, RootEntry, TargetId, map,
+    Expected, Filesystem, FsKind, InodePlace, Inodes, Mapper, Refusal, RootEntry, TargetId, map,
     partly_reached,
 };
 use rustix::{
-    fs::{FileType, Statx, StatxFlags},
+    fs::{AtFlags, FileType, Statx, StatxFlags, statx},
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
@@ -21,8 +21,8 @@ use super::{
     counts::count,
     directory::{Directory, KnownFs, Prefix, RootedPath},
     names::NamesBuilder,
-    seen::{FoundFile, UnopenedFile},
-    walker::{WalkTask, Walker, identity, is_mount_root, look_at},
+    seen::FoundFile,
+    walker::{LOOKED_AT, WalkTask, Walker, identity, is_mount_root, look_at},
 };
 
 /// `stx_blocks` counts these.
@@ -48,12 +48,8 @@ impl Walker<'_, '_> {
         let Some(known) = inodes.file(inode, &mut self.chunk) else {
             return false;
         };
-        if walk.given.contains(&(id.dev, id.inode)) {
-            return true;
-        }
-        if known.links > 1 && !walk.is_first((id.dev, id.inode)) {
-            count(&walk.counts.hard_links);
-            return true;
+        if walk.options.held && inodes.reaches_all(inode, &mut self.chunk) != Some(true) {
+            return false;
         }
         if walk.options.select.is_too_small(known.size) {
             count(&walk.counts.small);
@@ -65,11 +61,37 @@ impl Walker<'_, '_> {
             size: known.size,
             allocated: known.allocated,
         };
-        let place = prefix.join(name);
-        let mapped = inodes.have_places();
         let fs = &directory.tree.known.fs;
-        let held = self.walk.options.held.then(Vec::new);
-        walk.see_file(facts.found(place, fs, mapped, held, Ok(known.layout)));
+        let (layout, mapped, opened) = match known.place {
+            InodePlace::Known(layout) => (layout, inodes.have_places(), None),
+            InodePlace::Unknown => match facts.evident_layout(fs.block_size, walk.options.blocks) {
+                Some(layout) => (layout, false, None),
+                None => return false,
+            },
+            // Opened before it is told: all of it is then of the file that has the number now.
+            InodePlace::InFile(generation) => match open_inode(inodes, inode, generation) {
+                Some(opened) => (Layout::default(), true, Some(opened)),
+                None => return false,
+            },
+        };
+        if walk.given.contains(&(id.dev, id.inode)) {
+            return true;
+        }
+        if known.links > 1 && !walk.is_first((id.dev, id.inode)) {
+            count(&walk.counts.hard_links);
+            return true;
+        }
+        let place = prefix.join(name);
+        let held = walk.options.held.then(Vec::new);
+        let found = match opened {
+            Some((file, facts)) => {
+                let whole = facts.whole(fs.block_size);
+                let result = map(&file, &place.path, whole, false, &mut self.mapper);
+                facts.found(place, fs, mapped, held, result)
+            }
+            None => facts.found(place, fs, mapped, held, Ok(layout)),
+        };
+        walk.see_file(found);
         true
     }
 
@@ -132,24 +154,10 @@ impl Walker<'_, '_> {
             let held = walk.options.held.then(Vec::new);
             return walk.see_file(facts.found(place, &known.fs, mapped, held, Ok(layout)));
         }
-        let mut place = prefix.join(name);
-        let evidence = known.and_then(|known| self.evidence(&facts, &status, known));
-        if let (Some(recall), Some(known), Some(evidence)) = (walk.recall, known, evidence) {
-            let unopened = UnopenedFile {
-                path: std::mem::take(&mut place.path),
-                size: facts.size,
-                allocated: facts.allocated,
-                fs: Arc::clone(&known.fs),
-                evidence,
-            };
-            match recall.recall(unopened) {
-                Ok(()) => return count(&walk.counts.files),
-                Err(unopened) => place.path = unopened.path,
-            }
-        }
+        let place = prefix.join(name);
         match RootEntry::beside(directory, name, &place.path) {
             Ok(entry) if (entry.id().dev, entry.id().inode) == id => {
-                self.file(entry, place, &status, known, evidence);
+                self.file(entry, place, &status, known);
             }
             // Gone, or replaced by something that was not looked at.
             Ok(_) | Err(Refusal::Skip(SkipReason::Gone)) => count(&walk.counts.vanished),
@@ -157,14 +165,13 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Map a regular file that was found. `evidence` is from before.
+    /// Map a regular file that was found.
     pub(super) fn file(
         &mut self,
         entry: RootEntry,
         place: RootedPath,
         status: &Statx,
         known: Option<&Arc<KnownFs>>,
-        evidence: Option<Evidence>,
     ) {
         let walk = self.walk;
         let facts = Facts::of(status);
@@ -191,7 +198,7 @@ impl Walker<'_, '_> {
                 Err(error) => return walk.problem(place.path, error.into()),
             },
         };
-        let whole = FileRange::new(0, facts.size.get()).align_outward(fs.block_size);
+        let whole = facts.whole(fs.block_size);
         let look = || partly_reached(fs.kind, &file, facts.id.inode).ok();
         let mut held = walk.options.held.then(look).flatten();
         if let Some(held) = &mut held
@@ -206,24 +213,7 @@ impl Walker<'_, '_> {
         }
         // Blocks that are allocated past the end are never read.
         let result = map(&file, path, whole, walk.options.sync, &mut self.mapper);
-        // Of this layout only if it did not change meanwhile.
-        let evidence = evidence.filter(|before| {
-            self.again.clear();
-            let expected = facts.expected(status);
-            let inodes = known.and_then(|known| known.inodes.as_ref());
-            let now = inodes.and_then(|inodes| inodes.evidence(&expected, &mut self.again));
-            now == Some(*before)
-        });
-        let found = facts.found(place, fs, true, held, result);
-        walk.see_file(FoundFile { evidence, ..found });
-    }
-
-    /// Evidence of the layout of a file, where the walk wants it.
-    fn evidence(&mut self, facts: &Facts, status: &Statx, known: &KnownFs) -> Option<Evidence> {
-        self.walk.recall?;
-        self.use_chunk_of(facts.id.dev);
-        let inodes = known.inodes.as_ref()?;
-        inodes.evidence(&facts.expected(status), &mut self.chunk)
+        walk.see_file(facts.found(place, fs, true, held, result));
     }
 
     /// The layout if it is known from `facts`, or from the inode; and whether the places in it are
@@ -260,6 +250,13 @@ impl Walker<'_, '_> {
             (None, FsKind::Btrfs | FsKind::Other(_)) => false,
         }
     }
+}
+
+/// Open a file whose inode does not tell its layout, and look at it.
+fn open_inode(inodes: &Inodes, inode: u64, generation: u32) -> Option<(File, Facts)> {
+    let file = File::from(inodes.open_file(inode, generation)?);
+    let status = statx(&file, "", AtFlags::EMPTY_PATH, LOOKED_AT).ok()?;
+    Some((file, Facts::of(&status)))
 }
 
 /// Parts past the end of a file are not in its map: whether others hold them is asked for by itself.
@@ -302,6 +299,11 @@ impl Facts {
         }
     }
 
+    /// Its range, in whole blocks.
+    fn whole(&self, block_size: Bytes) -> FileRange {
+        FileRange::new(0, self.size.get()).align_outward(block_size)
+    }
+
     /// With which its inode must agree.
     fn expected(&self, status: &Statx) -> Expected {
         Expected {
@@ -331,7 +333,6 @@ impl Facts {
             fs: Arc::clone(fs),
             mapped,
             held,
-            evidence: None,
             result,
         }
     }

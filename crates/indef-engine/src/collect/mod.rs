@@ -1,11 +1,10 @@
 //! Walk directories in parallel and map every file that could be fragmented.
 //!
 //! Speed comes from work that is *not* done: no path is resolved (everything is found relative to
-//! its directory), a file with at most one block is never opened, for root on ext4 one with at most four
-//! extents neither, on XFS and Btrfs one in one piece, and most others cost seven system calls (`statx`;
-//! `openat`, `statx` and `close` to be sure of the file without opening it; `openat`, one FIEMAP,
-//! `close`). Who remembers the layouts of an earlier walk by their evidence can have these not opened
-//! again ([`collect_recalling`]). Memory stays small because nothing is remembered of a file: findings go to the visitor
+//! its directory), and a file with at most one block is never opened. For root, hardly any is opened on ext4 and
+//! Btrfs, and on XFS only those in several pieces, by their numbers: four system calls. Most others cost seven
+//! (`statx`; `openat`, `statx` and `close` to be sure of the file without opening it; `openat`, one FIEMAP,
+//! `close`). Memory stays small because nothing is remembered of a file: findings go to the visitor
 //! by value. Only hard links (files with more than one name) leave a trace, so that each is counted
 //! once.
 //!
@@ -31,9 +30,7 @@ use std::path::PathBuf;
 
 use indef_fs::Roots;
 
-pub use seen::{
-    CollectOptions, CollectSummary, Excluded, FoundFile, Recall, Seen, UnopenedFile, WalkProblem,
-};
+pub use seen::{CollectOptions, CollectSummary, Excluded, FoundFile, Seen, WalkProblem};
 pub use select::{Glob, GlobError, Select};
 
 use self::walker::{Walk, Walker};
@@ -50,17 +47,6 @@ pub fn collect(
     collect_beneath(&Roots::new(), paths, options, cancel, visit)
 }
 
-/// The same, opening no file that `recall` takes.
-pub fn collect_recalling(
-    recall: &dyn Recall,
-    paths: &[PathBuf],
-    options: &CollectOptions,
-    cancel: &Cancel,
-    visit: &(dyn Fn(Seen) + Sync),
-) -> CollectSummary {
-    walk(&Roots::new(), paths, options, Some(recall), cancel, visit)
-}
-
 /// The same, keeping the directories that `paths` lead to in `roots`: a run that is given them
 /// resolves no given path again.
 pub fn collect_beneath(
@@ -70,23 +56,12 @@ pub fn collect_beneath(
     cancel: &Cancel,
     visit: &(dyn Fn(Seen) + Sync),
 ) -> CollectSummary {
-    walk(roots, paths, options, None, cancel, visit)
-}
-
-fn walk(
-    roots: &Roots,
-    paths: &[PathBuf],
-    options: &CollectOptions,
-    recall: Option<&dyn Recall>,
-    cancel: &Cancel,
-    visit: &(dyn Fn(Seen) + Sync),
-) -> CollectSummary {
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(16)),
         jobs => jobs,
     };
     let given = root::identities(paths);
-    let walk = Walk::new(roots, paths, given, options, cancel, visit, jobs).recalling(recall);
+    let walk = Walk::new(roots, paths, given, options, cancel, visit, jobs);
     let work = || Walker::new(&walk).work();
     std::thread::scope(|scope| {
         workers::begin(scope, jobs - 1, work);

@@ -108,7 +108,7 @@ impl Walker<'_, '_> {
             return count(&walk.counts.small);
         }
         let root_len = parent.as_os_str().len();
-        self.file(entry, RootedPath { path, root_len }, status, None, None);
+        self.file(entry, RootedPath { path, root_len }, status, None);
     }
 
     fn root_directory(&self, path: &Path, status: &Statx) -> Option<Arc<Directory>> {

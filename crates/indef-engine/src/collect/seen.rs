@@ -9,7 +9,7 @@ use indef_core::{
     layout::{HeldExtent, Layout},
     plan::{BirthTime, split_at_root},
 };
-use indef_fs::{Evidence, Filesystem, Refusal, TargetId};
+use indef_fs::{Filesystem, Refusal, TargetId};
 use units::Bytes;
 
 use super::select::Select;
@@ -28,6 +28,8 @@ pub struct CollectOptions {
     pub blocks: bool,
     /// Tell the extents that files hold and reach only in part, where that can be told.
     pub held: bool,
+    /// Map each file by the kernel, also where the file system's metadata tells of many at once.
+    pub open_all: bool,
     /// Stay on the file systems of the given paths. Otherwise mount points are entered, but never
     /// those of pseudo file systems like `/proc`.
     pub one_file_system: bool,
@@ -43,6 +45,7 @@ impl Default for CollectOptions {
             places: true,
             blocks: false,
             held: false,
+            open_all: false,
             one_file_system: true,
             select: Select::default(),
         }
@@ -76,8 +79,6 @@ pub struct FoundFile {
     /// The extents that it holds and reaches only in part, as far as it is written back; `None` where
     /// that was not asked for, or cannot be told. Where there are any, the layout was asked for.
     pub held: Option<Vec<HeldExtent>>,
-    /// Evidence of this layout, where a [`Recall`] was given and there is such evidence.
-    pub evidence: Option<Evidence>,
     /// Where the data up to its size lies, or why that is not known.
     pub result: Result<Layout, Refusal>,
 }
@@ -88,32 +89,6 @@ impl FoundFile {
     pub fn place(&self) -> Option<(&Path, &Path)> {
         split_at_root(&self.path, self.root_len)
     }
-}
-
-/// A regular file that would have to be opened.
-#[derive(Clone, Debug)]
-pub struct UnopenedFile {
-    /// As [`FoundFile::path`].
-    pub path: PathBuf,
-    /// Its size.
-    pub size: Bytes,
-    /// As [`FoundFile::allocated`].
-    pub allocated: Bytes,
-    /// Its file system.
-    pub fs: Arc<Filesystem>,
-    /// Evidence of its layout.
-    pub evidence: Evidence,
-}
-
-/// The findings of earlier walks.
-pub trait Recall: Sync {
-    /// Take a file whose layout is known by its evidence: it is not opened, and not handed to the
-    /// visitor. Returns it where that is not so.
-    ///
-    /// # Errors
-    ///
-    /// The file, which is then looked at.
-    fn recall(&self, file: UnopenedFile) -> Result<(), UnopenedFile>;
 }
 
 /// Something that could not be looked into: a directory, or a path that was given.

@@ -23,7 +23,7 @@ use super::{
     counts::{WalkCounts, count},
     directory::{Directory, Given, KnownFs, Node, OpenCount, Prefix, Tree, open_directory, reopen},
     names::{Names, NamesBuilder},
-    seen::{CollectOptions, FoundFile, Recall, Seen, WalkProblem},
+    seen::{CollectOptions, FoundFile, Seen, WalkProblem},
     work_stack::WorkStack,
 };
 use crate::{Cancel, sync::lock};
@@ -53,7 +53,6 @@ pub(super) struct Walk<'a> {
     pub(super) paths: &'a [PathBuf],
     next_path: AtomicUsize,
     pub(super) options: &'a CollectOptions,
-    pub(super) recall: Option<&'a dyn Recall>,
     pub(super) cancel: &'a Cancel,
     visit: &'a (dyn Fn(Seen) + Sync),
     pub(super) pending: WorkStack<WalkTask>,
@@ -83,7 +82,6 @@ impl<'a> Walk<'a> {
             paths,
             next_path: AtomicUsize::new(0),
             options,
-            recall: None,
             cancel,
             visit,
             pending: WorkStack::new((0..walkers_for_roots).map(|_| WalkTask::Roots).collect()),
@@ -93,11 +91,6 @@ impl<'a> Walk<'a> {
             seen: Mutex::default(),
             file_systems: RwLock::default(),
         }
-    }
-
-    /// The same walk, which opens no file that `recall` takes.
-    pub(super) fn recalling(self, recall: Option<&'a dyn Recall>) -> Self {
-        Self { recall, ..self }
     }
 
     pub(super) fn see_file(&self, file: FoundFile) {
@@ -153,7 +146,7 @@ impl<'a> Walk<'a> {
         }
         let fs = Arc::new(detect(&file, path)?);
         // Inodes do not know data that was not written back.
-        let inodes = match self.options.sync {
+        let inodes = match self.options.sync || self.options.open_all {
             true => None,
             false => Inodes::open(&fs, &file, self.options.places),
         };
@@ -177,8 +170,6 @@ pub(super) struct Walker<'w, 'a> {
     buffer: Box<[MaybeUninit<u8>]>,
     pub(super) mapper: Mapper,
     pub(super) chunk: InodeChunk,
-    /// For an inode that is looked at once more.
-    pub(super) again: InodeChunk,
     /// The file system that the chunk is of.
     pub(super) chunk_dev: u64,
 }
@@ -190,7 +181,6 @@ impl<'w, 'a> Walker<'w, 'a> {
             buffer: Box::new_uninit_slice(DIRECTORY_BUFFER),
             mapper: Mapper::default(),
             chunk: InodeChunk::default(),
-            again: InodeChunk::single(),
             chunk_dev: 0,
         }
     }
@@ -495,19 +485,22 @@ impl<'w, 'a> Walker<'w, 'a> {
     }
 }
 
+/// The facts that a walk has to know of an entry.
+pub(super) const LOOKED_AT: StatxFlags = StatxFlags::TYPE
+    .union(StatxFlags::INO)
+    .union(StatxFlags::NLINK)
+    .union(StatxFlags::SIZE)
+    .union(StatxFlags::BLOCKS)
+    .union(StatxFlags::CTIME)
+    .union(StatxFlags::BTIME);
+
 /// Get the facts that a walk has to know of an entry; never mounts anything.
 pub(super) fn look_at(at: impl AsFd, name: &CStr) -> Result<Statx, Errno> {
     statx(
         at,
         name,
         AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
-        StatxFlags::TYPE
-            | StatxFlags::INO
-            | StatxFlags::NLINK
-            | StatxFlags::SIZE
-            | StatxFlags::BLOCKS
-            | StatxFlags::CTIME
-            | StatxFlags::BTIME,
+        LOOKED_AT,
     )
 }
 

@@ -1,7 +1,14 @@
-//! The extents of many files of a subvolume, from its tree: which files are in one piece, and where.
+//! The files of a subvolume from its tree, many at once: where they lie.
 //!
-//! Of a file's inode the tree has the state of some time before (fs/btrfs/delayed-inode.c, v6.18), so that a
-//! file is believed where its extents cover just the size and the blocks that `statx` reports.
+//! Of a file's inode the tree has the state of some time before (fs/btrfs/delayed-inode.c, v6.18), and of its
+//! data only what has a place. So a file is believed
+//!
+//! - alone ([`TreeInodes::file`]) while [nothing is kept from the trees](super::settled),
+//! - else ([`TreeInodes::layout`]) where its extents follow each other and cover just the size and the blocks that
+//!   `statx` reports.
+//!
+//! A file in several pieces is told only if [nobody shares](super::sharing) them: what of the others is shared, only
+//! the kernel's map tells.
 
 use std::{
     fmt,
@@ -9,10 +16,19 @@ use std::{
 };
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
-use linux_abi::btrfs::{FileExtent, FileExtents, Place};
-use units::{Bytes, FileOffset, PhysOffset};
+use linux_abi::btrfs::{FileExtent, FileExtents, FileItem, InodeItem, Place};
+use rustix::fs::FileType;
+use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use crate::inodes::{Expected, Window};
+use super::{
+    settled::Held,
+    sharing::{References, Subvolume},
+};
+use crate::{
+    Filesystem,
+    inodes::{Expected, InodeFacts, InodePlace, Window, hides_files},
+    map::join_encoded,
+};
 
 /// The first inode number of a file.
 const FIRST: u64 = 256;
@@ -26,38 +42,131 @@ const MOST: usize = 192;
 pub(crate) struct TreeInodes {
     /// A file or directory in it.
     within: OwnedFd,
+    subvolume: Subvolume,
+    block_size: Bytes,
+    /// The space that tells whether something waits; `None` where a file could be hidden below a mount.
+    held: Option<Held>,
 }
 
-/// A file whose extents follow each other in the file and on the device, from its beginning on. A
-/// compressed one has a single extent.
+/// The extents of a file that follow each other in the file and on the device, from its beginning on. A
+/// compressed one is alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    inode: u64,
-    /// Its place; `None` where an extent did not follow.
-    place: Option<u64>,
+    place: u64,
     len: u64,
     is_encoded: bool,
+}
+
+impl Run {
+    /// The run that begins with the first extent of a file.
+    fn begin(extent: &FileExtent) -> Option<Self> {
+        let (place, is_encoded) = match extent.place {
+            Place::At(place) => (place, false),
+            Place::Encoded(place) => (place, true),
+            Place::Hole | Place::Other => return None,
+        };
+        (extent.offset == 0).then_some(Self {
+            place,
+            len: extent.len,
+            is_encoded,
+        })
+    }
+
+    /// The run with another extent; `None` where this does not follow.
+    fn and(self, extent: &FileExtent) -> Option<Self> {
+        let next = self.place.checked_add(self.len)?;
+        let follows =
+            extent.place == Place::At(next) && !self.is_encoded && self.len == extent.offset;
+        follows.then(|| Self {
+            len: self.len.saturating_add(extent.len),
+            ..self
+        })
+    }
+}
+
+/// A file, or something else that has an inode.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    inode: u64,
+    /// `None` if what was read begins after it.
+    item: Option<InodeItem>,
+    /// Its first extent among those that were read, and how many follow with it.
+    first: usize,
+    extents: usize,
+    /// All of its extents, where they are one run.
+    run: Option<Run>,
     /// Each extent is referred to as a whole.
     reaches_all: bool,
+}
+
+/// Files in the order of the tree.
+#[derive(Debug, Default)]
+struct Files {
+    known: Vec<Known>,
+    extents: Vec<FileExtent>,
+}
+
+impl Files {
+    fn clear(&mut self) {
+        self.known.clear();
+        self.extents.clear();
+    }
+
+    /// Add the next item in the order of the tree.
+    fn add(&mut self, item: FileItem) {
+        match item {
+            FileItem::Inode(item) => self.of(item.inode).item = Some(item),
+            FileItem::Extent(extent) => {
+                let known = self.of(extent.inode);
+                known.run = match (known.extents, known.run) {
+                    (0, _) => Run::begin(&extent),
+                    (_, run) => run.and_then(|run| run.and(&extent)),
+                };
+                known.extents += 1;
+                known.reaches_all &= extent
+                    .backing
+                    .is_none_or(|of| of.from == 0 && extent.len >= of.data_len);
+                self.extents.push(extent);
+            }
+        }
+    }
+
+    fn of(&mut self, inode: u64) -> &mut Known {
+        if self.known.last().is_none_or(|known| known.inode != inode) {
+            self.known.push(Known {
+                inode,
+                item: None,
+                first: self.extents.len(),
+                extents: 0,
+                run: None,
+                reaches_all: true,
+            });
+        }
+        let last = self.known.len() - 1;
+        &mut self.known[last]
+    }
 }
 
 /// The files that were read last.
 #[derive(Default)]
 pub(crate) struct Chunk {
     buffer: FileExtents,
-    /// The files with extents in `from..end`.
-    runs: Vec<Run>,
+    /// The files in `from..end`.
+    files: Files,
     from: u64,
     end: u64,
-    /// All extents of the files in `from..read_to` are among them.
+    /// All items of the files in `from..read_to` are among them.
     read_to: u64,
     window: Window,
+    references: References,
+    /// The transaction of the subvolume's last snapshot, asked for with what was read last.
+    last_snapshot: Option<u64>,
 }
 
 impl fmt::Debug for Chunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chunk")
-            .field("runs", &self.runs)
+            .field("files", &self.files)
             .finish_non_exhaustive()
     }
 }
@@ -65,39 +174,61 @@ impl fmt::Debug for Chunk {
 impl Chunk {
     pub(crate) fn clear(&mut self) {
         (self.from, self.end, self.read_to) = (0, 0, 0);
+        self.references.clear();
     }
 }
 
 impl TreeInodes {
-    pub(crate) fn open(file: impl AsFd) -> Option<Self> {
+    pub(crate) fn open(fs: &Filesystem, file: impl AsFd) -> Option<Self> {
         // Whether we may.
         FileExtents::new().read(&file, FIRST, 1, drop).ok()?;
         Some(Self {
             within: file.as_fd().try_clone_to_owned().ok()?,
+            subvolume: Subvolume::of(&file)?,
+            block_size: fs.block_size,
+            held: match hides_files(fs) {
+                true => None,
+                false => Held::open(&file),
+            },
+        })
+    }
+
+    /// Whether the tree has everything of every file, right now. Changes at any moment, so it is to be
+    /// asked again and again.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.held.as_ref().is_some_and(Held::is_nothing)
+    }
+
+    /// The facts of a regular file. They are true only while the file system
+    /// [is settled](Self::is_settled).
+    pub(crate) fn file(&self, inode: u64, chunk: &mut Chunk) -> Option<InodeFacts> {
+        let known = self.known(inode, chunk)?;
+        let item = known.item?;
+        let is_regular = FileType::from_raw_mode(item.mode) == FileType::RegularFile;
+        // As the kernel rounds it for `statx`.
+        let allocated = FileOffset(item.bytes).align_up(self.block_size).get();
+        let layout = match known.run {
+            Some(run) => run_layout(run, item.size, allocated),
+            None => self.pieces(&known, item.size, chunk),
+        };
+        (is_regular && item.links > 0).then_some(InodeFacts {
+            size: Bytes(item.size),
+            allocated: Bytes(allocated),
+            links: item.links,
+            place: layout.map_or(InodePlace::Unknown, InodePlace::Known),
         })
     }
 
     pub(crate) fn layout(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Layout> {
-        let run = self.run(expected.inode, chunk)?;
-        // Sizes are rounded up to sectors of at least 4 KiB, which only the blocks tell.
-        let is_whole = run.len == expected.allocated.get() && run.len >= expected.size.get();
-        let extent = Extent {
-            file: FileOffset(0),
-            phys: PhysOffset(run.place?),
-            len: Bytes(run.len),
-            flags: match run.is_encoded {
-                true => ExtentFlags::ENCODED,
-                false => ExtentFlags::empty(),
-            },
-        };
-        is_whole.then(|| Layout::new(vec![extent]))
+        let run = self.known(expected.inode, chunk)?.run?;
+        run_layout(run, expected.size.get(), expected.allocated.get())
     }
 
     /// Whether a file reaches all of each extent that it holds; `None` if that is not known of it
     /// yet.
     pub(crate) fn reaches_all(&self, inode: u64, chunk: &mut Chunk) -> Option<bool> {
-        match self.run(inode, chunk) {
-            Some(run) => Some(run.reaches_all),
+        match self.known(inode, chunk) {
+            Some(known) => Some(known.reaches_all),
             None if (chunk.from..chunk.read_to).contains(&inode) => {
                 chunk.window.ask();
                 Some(true)
@@ -106,93 +237,141 @@ impl TreeInodes {
         }
     }
 
-    fn run(&self, inode: u64, chunk: &mut Chunk) -> Option<Run> {
+    /// The layout of a file in several pieces, as the kernel maps it, if nobody else has any of them.
+    fn pieces(&self, known: &Known, size: u64, chunk: &mut Chunk) -> Option<Layout> {
+        let last_snapshot = chunk.last_snapshot?;
+        let whole = FileRange::new(0, size).align_outward(self.block_size);
+        let mut pieces: Vec<Extent> = Vec::with_capacity(known.extents);
+        for extent in chunk
+            .files
+            .extents
+            .get(known.first..)?
+            .get(..known.extents)?
+        {
+            if extent.place == Place::Hole {
+                continue;
+            }
+            let references = &mut chunk.references;
+            if !references.is_alone(extent, last_snapshot, &self.within) {
+                return None;
+            }
+            let Some(piece) = piece(extent)?.clip(whole) else {
+                continue;
+            };
+            // The kernel joins these before it tells them.
+            match pieces.last_mut() {
+                Some(last) if last.flags == piece.flags && last.touches(&piece) => {
+                    last.len += piece.len;
+                }
+                _ => pieces.push(piece),
+            }
+        }
+        join_encoded(&mut pieces);
+        Some(Layout::new(pieces))
+    }
+
+    fn known(&self, inode: u64, chunk: &mut Chunk) -> Option<Known> {
         if !(chunk.from..chunk.end).contains(&inode) {
             let files = match chunk.end {
                 0 => chunk.window.again(),
                 _ => chunk.window.next(4, MOST),
             };
-            chunk.runs.clear();
-            let (runs, items) = (&mut chunk.runs, (files * ITEMS) as u32);
-            let read = (chunk.buffer).read(&self.within, inode, items, |extent| add(runs, &extent));
+            chunk.files.clear();
+            let (read, items) = (&mut chunk.files, (files * ITEMS) as u32);
+            let read = (chunk.buffer).read(&self.within, inode, items, |item| read.add(item));
             // Of the last file there may be more. One that fills the buffer has to be mapped.
             let last = read.ok().flatten().unwrap_or(inode);
-            chunk.runs.retain(|run| run.inode < last);
+            chunk.files.known.retain(|known| known.inode < last);
             (chunk.from, chunk.end) = (inode, last.max(inode + 1));
             chunk.read_to = last;
+            // Asked for afterwards: newer than what was read is no harm.
+            chunk.last_snapshot = self.subvolume.last_snapshot(&self.within);
         }
-        let found = chunk.runs.binary_search_by_key(&inode, |run| run.inode);
-        let run = chunk.runs.get(found.ok()?).copied();
+        let known = &chunk.files.known;
+        let found = known.binary_search_by_key(&inode, |known| known.inode);
+        let known = known.get(found.ok()?).copied();
         chunk.window.ask();
-        run
+        known
     }
 }
 
-/// Add the next extent in the order of the tree.
-fn add(runs: &mut Vec<Run>, extent: &FileExtent) {
-    let reaches_all = extent
-        .backing
-        .is_none_or(|of| of.from == 0 && extent.len >= of.data_len);
-    match runs.last_mut() {
-        Some(run) if run.inode == extent.inode => {
-            run.reaches_all &= reaches_all;
-            let next = run.place.and_then(|at| at.checked_add(run.len));
-            let follows = next.is_some_and(|next| extent.place == Place::At(next));
-            if follows && !run.is_encoded && run.len == extent.offset {
-                run.len = run.len.saturating_add(extent.len);
-            } else {
-                run.place = None;
-            }
-        }
-        _ => {
-            let place = match extent.place {
-                Place::At(place) | Place::Encoded(place) => Some(place),
-                Place::Hole | Place::Other => None,
-            };
-            runs.push(Run {
-                inode: extent.inode,
-                place: place.filter(|_| extent.offset == 0),
-                len: extent.len,
-                is_encoded: matches!(extent.place, Place::Encoded(_)),
-                reaches_all,
-            });
-        }
-    }
+/// The layout of a file that is one run, if this is all of it.
+fn run_layout(run: Run, size: u64, allocated: u64) -> Option<Layout> {
+    // Sizes are rounded up to sectors of at least 4 KiB, which only the blocks tell.
+    let is_whole = run.len == allocated && run.len >= size;
+    let extent = Extent {
+        file: FileOffset(0),
+        phys: PhysOffset(run.place),
+        len: Bytes(run.len),
+        flags: match run.is_encoded {
+            true => ExtentFlags::ENCODED,
+            false => ExtentFlags::empty(),
+        },
+    };
+    is_whole.then(|| Layout::new(vec![extent]))
+}
+
+/// An extent as FIEMAP tells it (fs/btrfs/fiemap.c, `extent_fiemap`, v6.18); `None` for anything unusual.
+fn piece(extent: &FileExtent) -> Option<Extent> {
+    let backing = extent.backing?;
+    let (place, flags) = match extent.place {
+        Place::At(place) if !backing.is_encoded => (place, ExtentFlags::empty()),
+        Place::Encoded(place) => (place, ExtentFlags::ENCODED),
+        Place::Other if !backing.is_encoded => (
+            backing.address.checked_add(backing.from)?,
+            ExtentFlags::UNWRITTEN,
+        ),
+        Place::At(_) | Place::Hole | Place::Other => return None,
+    };
+    // None that arithmetic cannot rely on.
+    place.checked_add(extent.len)?;
+    extent.offset.checked_add(extent.len)?;
+    Some(Extent {
+        file: FileOffset(extent.offset),
+        phys: PhysOffset(place),
+        len: Bytes(extent.len),
+        flags,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
+
     use linux_abi::btrfs::Backing;
+    use scratch_fs::{FragmentOptions, ScratchFs, fragment, reflink, require};
 
     use super::*;
+    use crate::{Mapper, detect, map};
 
-    fn runs(extents: &[(u64, u64, u64, Place)]) -> Vec<Run> {
-        let mut runs = Vec::new();
+    fn files(extents: &[(u64, u64, u64, Place)]) -> Vec<Known> {
+        let mut files = Files::default();
         for (inode, offset, len, place) in extents.iter().copied() {
-            let extent = FileExtent {
+            files.add(FileItem::Extent(FileExtent {
                 inode,
                 offset,
                 len,
                 place,
                 backing: None,
-            };
-            add(&mut runs, &extent);
+                generation: 1,
+            }));
         }
-        runs
+        files.known
     }
 
     #[test]
     fn only_extents_that_follow_each_other_are_one_run() {
         let at = Place::At;
-        let run = |place, len| Run {
-            inode: 300,
-            place,
-            len,
-            is_encoded: false,
-            reaches_all: true,
+        let run = |place, len| {
+            let is_encoded = false;
+            Some(Run {
+                place,
+                len,
+                is_encoded,
+            })
         };
-        let whole = runs(&[(300, 0, 10, at(1000)), (300, 10, 5, at(1010))]);
-        assert_eq!(whole, [run(Some(1000), 15)]);
+        let whole = files(&[(300, 0, 10, at(1000)), (300, 10, 5, at(1010))]);
+        assert_eq!((whole.len(), whole[0].run), (1, run(1000, 15)));
         for second in [
             (300, 10, 5, at(1011)),
             (300, 11, 5, at(1010)),
@@ -200,19 +379,19 @@ mod tests {
             (300, 10, 5, Place::Other),
             (300, 10, 5, Place::Encoded(1010)),
         ] {
-            let found = runs(&[(300, 0, 10, at(1000)), second, (300, 15, 5, at(1015))]);
-            assert_eq!((found.len(), found[0].place), (1, None), "{second:?}");
+            let found = files(&[(300, 0, 10, at(1000)), second, (300, 15, 5, at(1015))]);
+            assert_eq!((found.len(), found[0].run), (1, None), "{second:?}");
         }
         assert_eq!(
-            runs(&[(300, 8, 10, at(1000))]),
-            [run(None, 10)],
+            files(&[(300, 8, 10, at(1000))])[0].run,
+            None,
             "a hole first"
         );
         let encoded = [(300, 0, 10, Place::Encoded(7)), (300, 10, 5, at(17))];
-        assert!(runs(&encoded[..1])[0].is_encoded && runs(&encoded[..1])[0].place.is_some());
-        assert_eq!(runs(&encoded)[0].place, None, "where it ends is not known");
-        let two = runs(&[(300, 0, 10, at(1000)), (301, 0, 10, at(1010))]);
-        assert_eq!(two.len(), 2);
+        assert!(files(&encoded[..1])[0].run.unwrap().is_encoded);
+        assert_eq!(files(&encoded)[0].run, None, "where it ends is not known");
+        let two = files(&[(300, 0, 10, at(1000)), (301, 0, 10, at(1010))]);
+        assert_eq!((two.len(), two[1].first, two[1].extents), (2, 1, 1));
     }
 
     #[test]
@@ -225,12 +404,15 @@ mod tests {
             is_written: true,
             is_encoded: false,
         };
-        let extent = |offset, len, backing| FileExtent {
-            inode: 300,
-            offset,
-            len,
-            place: Place::Hole,
-            backing,
+        let extent = |offset, len, backing| {
+            FileItem::Extent(FileExtent {
+                inode: 300,
+                offset,
+                len,
+                place: Place::Hole,
+                backing,
+                generation: 1,
+            })
         };
         for (second, all) in [
             (extent(10, 10, Some(backing(0))), true),
@@ -238,10 +420,79 @@ mod tests {
             (extent(10, 9, Some(backing(0))), false),
             (extent(10, 9, Some(backing(1))), false),
         ] {
-            let mut runs = Vec::new();
-            add(&mut runs, &extent(0, 10, Some(backing(0))));
-            add(&mut runs, &second);
-            assert_eq!(runs[0].reaches_all, all, "{second:?}");
+            let mut files = Files::default();
+            files.add(extent(0, 10, Some(backing(0))));
+            files.add(second);
+            assert_eq!(files.known[0].reaches_all, all, "{second:?}");
         }
+    }
+
+    /// The facts of a file once nothing waits, which must be those of the kernel; the layout as the kernel
+    /// maps it.
+    fn told(path: &Path) -> (Option<Layout>, Layout) {
+        let file = fs::File::open(path).unwrap();
+        let fs = detect(&file, path).unwrap();
+        let inodes = TreeInodes::open(&fs, &file).unwrap();
+        while !inodes.is_settled() {
+            rustix::fs::syncfs(&file).unwrap();
+        }
+        let status = file.metadata().unwrap();
+        let facts = inodes.file(status.ino(), &mut Chunk::default()).unwrap();
+        assert_eq!(facts.size, Bytes(status.len()));
+        assert_eq!(facts.allocated, Bytes(status.blocks() * 512));
+        assert_eq!(u64::from(facts.links), status.nlink());
+        let whole = FileRange::new(0, status.len()).align_outward(fs.block_size);
+        let mapped = map(&file, path, whole, false, &mut Mapper::default()).unwrap();
+        let layout = match facts.place {
+            InodePlace::Known(layout) => Some(layout),
+            InodePlace::Unknown | InodePlace::InFile(_) => None,
+        };
+        (layout, mapped)
+    }
+
+    #[test]
+    fn loop_pieces_are_told_unless_somebody_shares_them() {
+        let Some(scratch) = require(ScratchFs::builder("btrfs", Bytes::mib(512)).build()) else {
+            return;
+        };
+        let path = |name: &str| scratch.path().join(name);
+        for (name, seed) in [("alone", 1), ("cloned", 2), ("other", 3), ("last", 4)] {
+            let options = FragmentOptions {
+                size: Bytes::kib(256),
+                piece: Bytes::kib(8),
+                seed,
+            };
+            fragment(&path(name), options).unwrap();
+        }
+        reflink(&path("cloned"), &path("clone")).unwrap();
+        // The last file that is read may go on.
+        fs::write(path("end"), "x").unwrap();
+        let (layout, mapped) = told(&path("alone"));
+        assert_eq!((layout, mapped.fragments()), (Some(mapped.clone()), 32));
+        let (layout, mapped) = told(&path("cloned"));
+        assert!(layout.is_none() && mapped.extents()[0].flags.contains(ExtentFlags::SHARED));
+        // What waits is not in the trees.
+        fs::write(path("new"), vec![1; 100_000]).unwrap();
+        let file = fs::File::open(path("new")).unwrap();
+        let fs = detect(&file, scratch.path()).unwrap();
+        assert!(!TreeInodes::open(&fs, &file).unwrap().is_settled());
+        // A snapshot has all that is there; what is written afterwards it has not.
+        let made = Command::new("btrfs")
+            .args(["-q", "subvolume", "snapshot"])
+            .args([scratch.path(), &path("snapshot")])
+            .status();
+        assert!(made.unwrap().success());
+        assert_eq!(told(&path("alone")).0, None);
+        let options = FragmentOptions {
+            size: Bytes::kib(256),
+            piece: Bytes::kib(8),
+            seed: 5,
+        };
+        fragment(&path("newer"), options).unwrap();
+        fs::write(path("new end"), "x").unwrap();
+        let (layout, mapped) = told(&path("newer"));
+        assert_eq!(layout, Some(mapped));
+        let (layout, mapped) = told(&path("snapshot/alone"));
+        assert!(layout.is_none() && mapped.extents()[0].flags.contains(ExtentFlags::SHARED));
     }
 }

@@ -44,7 +44,9 @@ mod inodes;
 mod pieces;
 mod reader;
 mod relocation;
+mod settled;
 mod share;
+mod sharing;
 mod space;
 
 use indef_core::SkipReason;

@@ -3,7 +3,8 @@
 //!
 //! Looking at, opening, mapping and closing a file costs four system calls and some 4 µs, most of
 //! it in cold processor caches. The inode of a file with at most four extents holds all that a scan
-//! wants to know, and the tables hold thousands of inodes in a row. Reading them is safe on a
+//! wants to know, and the tables hold thousands of inodes in a row; of a file with more it has the root of
+//! the [tree](super::extent_tree) that holds them. Reading them is safe on a
 //! mounted file system: the device's page cache is where ext4 keeps them itself (fs/ext4/inode.c,
 //! `ext4_do_update_inode`, v6.1), so that a read returns the bytes that ext4 last put there. It is
 //! *not* everything that ext4 knows: delayed allocations have no place yet, and the size that goes
@@ -25,17 +26,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use indef_core::layout::{Extent, ExtentFlags, Layout};
-use linux_abi::ext4::disk::{
-    ExtentEntry, ExtentNode, GroupDesc, Incompat, Inode, InodeExtra, InodeFlags, SuperBlock,
-};
-use units::{Bytes, FileOffset, FileRange, PhysOffset};
+use indef_core::layout::{Extent, Layout};
+use linux_abi::ext4::disk::{GroupDesc, Incompat, Inode, InodeExtra, InodeFlags, SuperBlock};
+use units::{Bytes, FileOffset, FileRange};
 
+use super::extent_tree::{TreeReader, checksum_seed};
 use crate::{
-    Evidence, Filesystem, FsKind,
+    Filesystem, FsKind,
     device::BlockDevice,
-    evidence::Gathered,
-    inodes::{Expected, InodeFacts, hides_files},
+    inodes::{Expected, InodeFacts, InodePlace, hides_files},
 };
 
 /// Flags of inodes for which it is better to ask the kernel.
@@ -44,8 +43,6 @@ const UNUSUAL: InodeFlags = InodeFlags::HUGE_FILE
     .union(InodeFlags::ENCRYPT);
 /// Bytes that are read at once: 64 inodes of 256 bytes.
 const CHUNK: u64 = 16 << 10;
-/// Nodes of an extent tree: of some 80,000 extents with blocks of 4 KiB. Larger ones are mapped.
-const MOST_NODES: usize = 256;
 /// Group descriptors of 16 TiB with blocks of 4 KiB; larger file systems are mapped file by file.
 const MOST_GROUPS: u64 = 1 << 17;
 
@@ -56,6 +53,8 @@ pub(crate) struct InodeTables {
     block_size: u64,
     inode_size: u64,
     inodes_per_group: u64,
+    /// Of checksums of metadata, where there are any.
+    checksum_seed: Option<u32>,
     /// The first byte of each group's table.
     tables: Vec<u64>,
     /// The file in which ext4 tells how many blocks are delayed; `None` where a file could be
@@ -70,18 +69,9 @@ pub(crate) struct Chunk {
     start: u64,
     /// A buffer for a node of an extent tree.
     node: Vec<u8>,
-    /// It is read for each inode.
-    single: bool,
 }
 
 impl Chunk {
-    pub(crate) fn single() -> Self {
-        Self {
-            single: true,
-            ..Self::default()
-        }
-    }
-
     /// Forget the bytes, so that they are not taken for newer ones.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -138,6 +128,7 @@ impl InodeTables {
             block_size: geometry.block_size,
             inode_size: geometry.inode_size,
             inodes_per_group: geometry.inodes_per_group,
+            checksum_seed: checksum_seed(SuperBlock::first_of(&superblock)?),
             tables,
             delayed: None,
         })
@@ -153,91 +144,53 @@ impl InodeTables {
             .is_some_and(|blocks| blocks.trim() == "0")
     }
 
-    /// The facts of a regular file whose inode holds all of its extents. They are true only while the
-    /// file system [is settled](Self::is_settled).
-    pub(crate) fn file(&self, inode: u64, chunk: &mut Chunk) -> Option<InodeFacts> {
-        let inode = Inode::first_of(self.inode(inode, chunk)?)?;
-        let extents = extents(inode, self.block_size)?;
-        let facts = InodeFacts {
-            size: Bytes(inode.size()),
-            allocated: allocated(inode),
-            links: inode.links_count.get().into(),
-            layout: Layout::new(extents),
-        };
-        // A write into blocks past the end changes the size later than it is seen.
-        let end = facts.layout.extents().last().map(Extent::file_end);
-        let inside = end.is_none_or(|end| end <= self.end_of(facts.size));
-        (inside && facts.links > 0).then_some(facts)
+    /// The facts of a regular file. They are true only while the file system
+    /// [is settled](Self::is_settled).
+    pub(crate) fn file(&self, number: u64, chunk: &mut Chunk) -> Option<InodeFacts> {
+        let mut node = std::mem::take(&mut chunk.node);
+        let inode = self.inode(number, chunk).and_then(Inode::first_of);
+        let facts = inode.and_then(|inode| self.facts(number, inode, &mut node));
+        chunk.node = node;
+        facts
     }
 
-    /// The layout of a file, up to its size, if its inode holds all of it and is as expected.
+    fn facts(&self, number: u64, inode: &Inode, node: &mut Vec<u8>) -> Option<InodeFacts> {
+        let size = Bytes(inode.size());
+        let links = inode.links_count.get().into();
+        let extents = self.extents(number, inode, node)?;
+        // A write into blocks past the end changes the size later than it is seen.
+        let end = extents.last().map(Extent::file_end);
+        let inside = end.is_none_or(|end| end <= self.end_of(size));
+        (inside && links > 0).then(|| InodeFacts {
+            size,
+            allocated: allocated(inode),
+            links,
+            place: InodePlace::Known(Layout::new(extents)),
+        })
+    }
+
+    /// The layout of a file, up to its size, if its inode is as expected.
     pub(crate) fn layout(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Layout> {
-        let inode = self.inode_as(expected, chunk)?;
+        let mut node = std::mem::take(&mut chunk.node);
+        let inode = self.inode_as(expected, chunk);
+        let extents = inode.and_then(|inode| self.extents(expected.inode, inode, &mut node));
+        chunk.node = node;
         let range = FileRange::between(FileOffset(0), self.end_of(expected.size));
-        let extents = extents(inode, self.block_size)?;
+        let inside = extents?.into_iter();
         Some(Layout::new(
-            extents
-                .into_iter()
-                .filter_map(|extent| extent.clip(range))
-                .collect(),
+            inside.filter_map(|extent| extent.clip(range)).collect(),
         ))
     }
 
-    /// Evidence of the layout of a file, if its inode is as expected: what its inode and all of its
-    /// extent tree hold.
-    pub(crate) fn evidence(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Evidence> {
-        let mut node = std::mem::take(&mut chunk.node);
-        let evidence = self.gather(expected, chunk, &mut node);
-        chunk.node = node;
-        evidence
-    }
-
-    fn gather(
-        &self,
-        expected: &Expected,
-        chunk: &mut Chunk,
-        buffer: &mut Vec<u8>,
-    ) -> Option<Evidence> {
-        let inode = self.inode_as(expected, chunk)?;
-        if !has_extents(inode) {
-            return None;
-        }
-        let mut gathered = Gathered::default();
-        for number in [
-            self.block_size,
-            expected.inode,
-            expected.size.get(),
-            expected.allocated.get(),
-            expected.ctime.0 as u64,
-            expected.ctime.1.into(),
-            inode.flags().bits().into(),
-        ] {
-            gathered.number(number);
-        }
-        let root = inode.extents.node()?;
-        gathered.bytes(root.bytes);
-        let (mut depth, mut nodes) = (root.depth, root.children().collect::<Vec<_>>());
-        let mut read = 0;
-        while let Some(below) = depth.checked_sub(1) {
-            let mut next = Vec::new();
-            for block in nodes {
-                read += 1;
-                if read > MOST_NODES {
-                    return None;
-                }
-                buffer.resize(self.block_size as usize, 0);
-                let place = block.checked_mul(self.block_size)?;
-                self.device.read_exact_at(buffer, place).ok()?;
-                let node = ExtentNode::first_of(buffer)?;
-                if node.depth != below {
-                    return None;
-                }
-                gathered.bytes(node.bytes);
-                next.extend(node.children());
-            }
-            (depth, nodes) = (below, next);
-        }
-        Some(gathered.finish())
+    /// All extents of a regular file.
+    fn extents(&self, number: u64, inode: &Inode, node: &mut Vec<u8>) -> Option<Vec<Extent>> {
+        let mut reader = TreeReader {
+            device: &self.device,
+            block_size: self.block_size,
+            seed: self.checksum_seed,
+            buffer: node,
+        };
+        has_extents(inode).then(|| reader.extents(number, inode))?
     }
 
     /// The inode of a file, if it is as expected.
@@ -262,12 +215,9 @@ impl InodeTables {
         let group = usize::try_from(index / self.inodes_per_group).ok()?;
         let in_table = (index % self.inodes_per_group).checked_mul(self.inode_size)?;
         let place = self.tables.get(group)?.checked_add(in_table)?;
-        let (start, len) = match chunk.single {
-            true => (place, self.inode_size),
-            false => (place - place % CHUNK, CHUNK),
-        };
+        let start = place - place % CHUNK;
         if chunk.bytes.is_empty() || chunk.start != start {
-            chunk.bytes.resize(len as usize, 0);
+            chunk.bytes.resize(CHUNK as usize, 0);
             chunk.start = start;
             // A device may end in the middle of a chunk.
             let length = self.device.read_at(&mut chunk.bytes, start).unwrap_or(0);
@@ -354,23 +304,6 @@ fn has_extents(inode: &Inode) -> bool {
     let flags = inode.flags();
     let usual = flags.contains(InodeFlags::EXTENTS) && !flags.intersects(UNUSUAL);
     inode.is_regular() && usual
-}
-
-/// The extents that the inode of a regular file holds, if it holds all of them.
-fn extents(inode: &Inode, block_size: u64) -> Option<Vec<Extent>> {
-    if !has_extents(inode) {
-        return None;
-    }
-    let extent = |entry: &ExtentEntry| Extent {
-        file: FileOffset(u64::from(entry.block.get()) * block_size),
-        phys: PhysOffset(entry.start() * block_size),
-        len: Bytes(u64::from(entry.blocks()) * block_size),
-        flags: match entry.is_unwritten() {
-            true => ExtentFlags::UNWRITTEN,
-            false => ExtentFlags::empty(),
-        },
-    };
-    Some(inode.extents.leaf()?.iter().map(extent).collect())
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@
 //! appear while the file is moved.
 
 mod donor;
+mod extent_tree;
 mod inode_table;
 mod piece;
 mod queue;

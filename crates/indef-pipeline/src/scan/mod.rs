@@ -2,9 +2,7 @@
 //!
 //! Files stream through: of a million of them only the worst are kept.
 
-mod findings;
 mod heat;
-pub(crate) mod memory;
 mod tally;
 mod upkeep;
 mod verdict;
@@ -22,10 +20,7 @@ use indef_core::{
 };
 use indef_engine::{
     Cancel,
-    collect::{
-        CollectOptions, CollectSummary, FoundFile, Recall, Seen, Select, UnopenedFile, collect,
-        collect_recalling,
-    },
+    collect::{CollectOptions, CollectSummary, FoundFile, Seen, Select, collect},
 };
 use indef_fs::{Filesystem, Refusal, free_space};
 use units::Bytes;
@@ -39,10 +34,7 @@ use crate::{
     sync::{into_inner, lock},
     weigh,
 };
-use findings::Findings;
 pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost, ReadCost};
-use memory::Memory;
-pub use memory::{MemoryError, Remembering};
 pub use tally::{FileScan, Tally};
 pub use upkeep::Upkeep;
 pub use verdict::{Gain, Verdict};
@@ -68,9 +60,8 @@ pub struct Scanner {
     pub top: usize,
     /// Number of files examined at the same time; 0 for a default for this machine.
     pub jobs: usize,
-    /// The use of the memory of earlier scans, in indef's state directory. There is none with a
-    /// profile, where a geometry is known, nor of a list of files.
-    pub remembering: Remembering,
+    /// Open and map each file, also where the file system's metadata tells of many at once.
+    pub full: bool,
 }
 
 /// The findings of a scan.
@@ -80,8 +71,6 @@ pub struct Scanned {
     pub tally: Tally,
     /// The walk in numbers; whether it was cancelled.
     pub summary: CollectSummary,
-    /// Files whose findings are those of an earlier scan, as their layout is the same.
-    pub recalled: u64,
     /// The internal geometries of the devices.
     pub geometries: Geometries,
     /// The heat of the whole profile, if there is one.
@@ -115,7 +104,7 @@ impl Scanner {
             io_size: READAHEAD,
             top: 20,
             jobs: 0,
-            remembering: Remembering::Off,
+            full: false,
         }
     }
 
@@ -161,11 +150,6 @@ impl Scanner {
         };
         // Without a geometry nothing is told of where contiguous files lie.
         let places = heat.is_some() || geometries.any();
-        let remembering = match places || self.select.is_of_files() {
-            true => Remembering::Off,
-            false => self.remembering,
-        };
-        let memory = Memory::open(remembering, &self.paths, &self.select, self.io_size, notes);
         let take = |file: FileScan| {
             notes.note(Note::File);
             visit(&file);
@@ -175,15 +159,7 @@ impl Scanner {
         let look_at = |seen: Seen| match seen {
             Seen::Problem(problem) => refuse(&problem.path, &problem.refusal),
             Seen::File(found) => {
-                let looked = look(
-                    &options,
-                    &geometries,
-                    heat.as_ref(),
-                    &engines,
-                    memory.as_ref(),
-                    found,
-                );
-                match looked {
+                match look(&options, &geometries, heat.as_ref(), &engines, found) {
                     Ok(file) => take(file),
                     Err((path, refusal)) => {
                         notes.note(Note::File);
@@ -196,23 +172,14 @@ impl Scanner {
             jobs: self.jobs,
             sync: false,
             places,
+            blocks: self.full,
             held: true,
             select: self.select.clone(),
+            open_all: self.full,
             ..CollectOptions::default()
         };
         notes.note(Note::Walk);
-        let summary = match &memory {
-            Some(memory) => {
-                let recalled = Recalled {
-                    memory,
-                    engines: &engines,
-                    take: &take,
-                };
-                collect_recalling(&recalled, &self.paths, &collect_options, cancel, &look_at)
-            }
-            None => collect(&self.paths, &collect_options, cancel, &look_at),
-        };
-        let recalled = memory.map_or(0, |memory| memory.close(summary.cancelled, notes));
+        let summary = collect(&self.paths, &collect_options, cancel, &look_at);
         let tally = into_inner(tally);
         let systems = file_systems(&self.paths);
         let free_on = |(path, fs): &(&PathBuf, Filesystem)| {
@@ -227,31 +194,9 @@ impl Scanner {
             free_spaces: systems.iter().filter_map(free_on).collect(),
             tally,
             summary,
-            recalled,
             geometries,
             heat,
         })
-    }
-}
-
-/// Takes files from the memory.
-struct Recalled<'a> {
-    memory: &'a Memory,
-    engines: &'a Engines,
-    take: &'a (dyn Fn(FileScan) + Sync),
-}
-
-impl Recall for Recalled<'_> {
-    fn recall(&self, file: UnopenedFile) -> Result<(), UnopenedFile> {
-        // Kept are findings about files that can be moved.
-        if self.engines.of(&file.fs).refused.is_some() {
-            return Err(file);
-        }
-        let Some(findings) = self.memory.recall(&file.evidence) else {
-            return Err(file);
-        };
-        (self.take)(findings.of(file.path, file.fs, file.size, file.allocated));
-        Ok(())
     }
 }
 
@@ -261,7 +206,6 @@ fn look(
     geometries: &Geometries,
     heat: Option<&Heat>,
     engines: &Engines,
-    memory: Option<&Memory>,
     found: FoundFile,
 ) -> Result<FileScan, (PathBuf, Refusal)> {
     let (layout, skip) = match found.result {
@@ -303,22 +247,20 @@ fn look(
         let sizes = (found.size, found.block_size);
         heat.of(&found.path, &found.id, sizes, &layout, geometries)
     });
-    let findings = Findings {
+    Ok(FileScan {
+        path: found.path,
+        fs: found.fs,
+        size: found.size,
+        allocated: found.allocated,
         extents,
         ideal: layout.ideal_fragments(),
         dolf,
+        dopf,
         worth_moving,
         shared,
-        saved_requests,
         unreachable,
-    };
-    if let (Some(memory), Some(evidence), None) = (memory, found.evidence, skip) {
-        memory.keep(evidence, &layout, findings);
-    }
-    Ok(FileScan {
+        saved_requests,
         heat,
-        dopf,
         skip,
-        ..findings.of(found.path, found.fs, found.size, found.allocated)
     })
 }

@@ -172,8 +172,8 @@ pub(crate) struct ScanArgs {
     #[arg(long, value_name = "SPEC", value_parser = selection::geometry)]
     pub(crate) geometry: Option<GeometryChoice>,
 
-    /// Look at all files, also at those whose findings an earlier scan has kept; what it finds is
-    /// kept anew
+    /// Open each file and have the kernel map it, also where the file system's metadata tells of
+    /// many files at once
     #[arg(long)]
     pub(crate) full: bool,
 

@@ -138,8 +138,6 @@ struct ScanTotals {
     files: u64,
     files_fragmented: u64,
     files_skipped: u64,
-    /// As an earlier scan found them.
-    files_remembered: u64,
     directories: u64,
     hard_links: u64,
     problems: u64,
@@ -170,12 +168,11 @@ struct Bucket {
 }
 
 impl ScanTotals {
-    fn new(tally: &Tally, summary: &CollectSummary, recalled: u64) -> Self {
+    fn new(tally: &Tally, summary: &CollectSummary) -> Self {
         Self {
             files: tally.files(),
             files_fragmented: tally.fragmented,
             files_skipped: tally.skipped.values().sum(),
-            files_remembered: recalled,
             directories: summary.directories,
             hard_links: summary.hard_links,
             problems: summary.problems,
@@ -267,7 +264,6 @@ impl ScanRest {
         let Scanned {
             tally,
             summary,
-            recalled,
             geometries,
             heat,
             free_spaces,
@@ -284,7 +280,7 @@ impl ScanRest {
             unreachable_bytes: told.then_some(tally.unreachable.alone),
             unreached_shared_bytes: told.then_some(tally.unreachable.shared),
             unreachable_untold: super::unreachable::untold(&tally),
-            totals: ScanTotals::new(&tally, &summary, recalled),
+            totals: ScanTotals::new(&tally, &summary),
             free_space: free.as_ref().map(FreeSpaceJson::from),
             io_size_bytes: io_size,
             geometries: super::inside::told(&geometries),

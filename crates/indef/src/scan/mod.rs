@@ -11,7 +11,7 @@ use std::{io, sync::OnceLock};
 use anyhow::{Context, Result};
 use indef_pipeline::{
     Cancel, Note,
-    scan::{FileScan, Remembering, Scanner},
+    scan::{FileScan, Scanner},
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     chosen::Chosen,
     notes::Teller,
     outcome::Outcome,
-    output::{Console, UNPRINTED, counted, json::Document},
+    output::{Console, UNPRINTED, json::Document},
     refusal::explain,
     signals::{self, Second},
 };
@@ -38,10 +38,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         io_size: args.io_size,
         top: args.top,
         jobs: args.workers.count(),
-        remembering: match args.full {
-            true => Remembering::Anew,
-            false => Remembering::On,
-        },
+        full: args.full,
         ..Scanner::new(&chosen.paths)
     };
     // Begun with the walk: an earlier failure leaves nothing on stdout.
@@ -64,12 +61,6 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     };
     let scanned = scanner.scan(&cancel, &notes, &visit).map_err(explain)?;
     drop(teller);
-    if scanned.recalled > 0 {
-        let files = counted(scanned.recalled, "file is", "files are");
-        console.detail(format_args!(
-            "{files} as an earlier scan found them (--full looks at all)"
-        ));
-    }
     let cancelled = scanned.summary.cancelled;
     let printed = match document.into_inner() {
         Some(document) => document.end(&ScanRest::new(scanned, args.io_size)),

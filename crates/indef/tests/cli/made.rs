@@ -107,9 +107,8 @@ fn loop_only_fragmented_files_are_listed_where_that_is_asked_for() {
         fs::write(fs.path().join(format!("whole-{n}")), [7; 4096]).unwrap();
     }
     let path = fs.path().to_str().unwrap();
-    // As the first one: from what it remembers, the second would open fewer files.
-    let all = run(["scan", "--json", "--full", path]).json();
-    let few = run(["scan", "--json", "--full", "--only-fragmented", path]).json();
+    let all = run(["scan", "--json", path]).json();
+    let few = run(["scan", "--json", "--only-fragmented", path]).json();
     assert!(all["files"].as_array().unwrap().len() > 20, "{all}");
     let listed = few["files"].as_array().unwrap();
     assert_eq!(listed.len(), 1, "{few}");

@@ -15,7 +15,7 @@ mod loop_profile;
 mod loop_progress;
 mod loop_reclaim;
 mod loop_run;
-mod loop_scan_memory;
+mod loop_scan_bulk;
 mod loop_shared;
 mod loop_stop;
 mod loop_swapped;

@@ -4,7 +4,11 @@
 
 use std::{io, mem::offset_of, os::fd::AsFd};
 
-use super::{EXTENT_DATA, FileExtentItem, SearchArgs, SearchKey, disk_u64_at, search};
+use super::{
+    EXTENT_DATA, FileExtentItem, SearchArgs, SearchKey, disk_u64_at,
+    inode_item::{INODE_ITEM, InodeItem, inode_item},
+    search,
+};
 
 /// `BTRFS_FILE_EXTENT_INLINE`.
 const INLINE: u8 = 0;
@@ -37,6 +41,17 @@ pub struct FileExtent {
     pub place: Place,
     /// The extent on the device that it refers to; none of a hole, or of data in the tree.
     pub backing: Option<Backing>,
+    /// The transaction that put it there.
+    pub generation: u64,
+}
+
+/// An item of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileItem {
+    /// Its inode, before its extents; of directories and others, too.
+    Inode(InodeItem),
+    /// An extent of it.
+    Extent(FileExtent),
 }
 
 /// An extent on the device, and the part of it that a file extent refers to. It stays allocated as a
@@ -68,8 +83,8 @@ impl FileExtents {
     }
 
     /// Look at `items` items of the subvolume that `fd` is in, or as many as the buffer holds, from
-    /// inode `from` on. `visit` gets the extents among them in the order of the tree: by inode, then by
-    /// offset. Returns the inode of the last item: all items of those before it were looked at.
+    /// inode `from` on. `visit` gets the inodes and extents among them in the order of the tree: by inode, then
+    /// by offset. Returns the inode of the last item: all items of those before it were looked at.
     ///
     /// # Errors
     ///
@@ -79,7 +94,7 @@ impl FileExtents {
         fd: impl AsFd,
         from: u64,
         items: u32,
-        mut visit: impl FnMut(FileExtent),
+        mut visit: impl FnMut(FileItem),
     ) -> io::Result<Option<u64>> {
         let key = SearchKey {
             min_objectid: from,
@@ -92,8 +107,17 @@ impl FileExtents {
         let mut last = None;
         for found in self.0.ask(fd, key)? {
             last = Some(found.objectid);
-            if found.kind == EXTENT_DATA {
-                visit(file_extent(found.objectid, found.offset, found.item));
+            match found.kind {
+                EXTENT_DATA => visit(FileItem::Extent(file_extent(
+                    found.objectid,
+                    found.offset,
+                    found.item,
+                ))),
+                INODE_ITEM => {
+                    let inode = inode_item(found.objectid, found.item);
+                    inode.map(FileItem::Inode).into_iter().for_each(&mut visit);
+                }
+                _ => {}
             }
         }
         Ok(last)
@@ -139,6 +163,7 @@ fn file_extent(inode: u64, offset: u64, item: &[u8]) -> FileExtent {
         len,
         place,
         backing: backing(item),
+        generation: disk_u64_at(item, offset_of!(FileExtentItem, generation)).unwrap_or(u64::MAX),
     }
 }
 
@@ -263,6 +288,7 @@ mod tests {
         let file = std::fs::File::open("/proc/self/stat").unwrap();
         let nothing = |_| unreachable!("there are none");
         assert!(FileExtents::new().read(&file, 256, 1, nothing).is_err());
+        let nothing = |_| unreachable!("there are none");
         assert!(file_extents(&file, 256, nothing).is_err());
     }
 }

@@ -7,7 +7,9 @@ use std::{
     os::fd::AsFd,
 };
 
-use super::{EXTENT_DATA, FileExtentItem, MAGIC, SearchArgs, SearchKey, disk_u64_at};
+use super::{
+    EXTENT_DATA, FileExtentItem, MAGIC, SearchArgs, SearchKey, disk_u64_at, inode_item::INODE_ITEM,
+};
 use crate::{abi::AbiItem, ioctl};
 
 /// `struct btrfs_ioctl_logical_ino_args`.
@@ -78,15 +80,12 @@ pub(crate) const ABI: &[AbiItem] = &[
         size: 160,
         fields: &[("generation", GENERATION), ("flags", FLAGS)],
         requests: &[
-            ("BTRFS_INODE_ITEM_KEY", INODE_ITEM),
             ("BTRFS_INODE_NODATASUM", InodeFlags::NODATASUM.bits() as u32),
             ("BTRFS_INODE_NODATACOW", InodeFlags::NODATACOW.bits() as u32),
         ],
     },
 ];
 
-/// `BTRFS_INODE_ITEM_KEY`.
-const INODE_ITEM: u32 = 1;
 /// Offset of `generation` in `struct btrfs_inode_item`.
 const GENERATION: usize = 0;
 /// Offset of `flags` there.

@@ -12,6 +12,8 @@ const ROOT_TREE: u64 = 1;
 const ROOT_ITEM: u32 = 132;
 /// Offset of `bytes_used` in `struct btrfs_root_item`.
 const BYTES_USED: usize = 192;
+/// Offset of `last_snapshot` there.
+const LAST_SNAPSHOT: usize = 200;
 /// Offset of `level` there.
 const LEVEL: usize = 238;
 /// `BTRFS_BLOCK_GROUP_METADATA`.
@@ -28,7 +30,11 @@ pub(crate) const ABI: &[AbiItem] = &[AbiItem {
     header: "linux/btrfs_tree.h",
     c_type: "struct btrfs_root_item",
     size: 439,
-    fields: &[("bytes_used", BYTES_USED), ("level", LEVEL)],
+    fields: &[
+        ("bytes_used", BYTES_USED),
+        ("last_snapshot", LAST_SNAPSHOT),
+        ("level", LEVEL),
+    ],
     requests: &[
         ("BTRFS_ROOT_ITEM_KEY", ROOT_ITEM),
         ("BTRFS_ROOT_TREE_OBJECTID", ROOT_TREE as u32),
@@ -53,17 +59,8 @@ pub struct TreeFacts {
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where it is not Btrfs.
 pub fn tree_facts(file: impl AsFd, subvolume: u64) -> io::Result<Option<TreeFacts>> {
-    let key = SearchKey {
-        tree_id: ROOT_TREE,
-        min_objectid: subvolume,
-        max_objectid: subvolume,
-        min_type: ROOT_ITEM,
-        max_type: ROOT_ITEM,
-        max_offset: u64::MAX,
-        ..SearchKey::default()
-    };
     let mut facts = None;
-    search(file, key, |found| {
+    search(file, root_item(subvolume), |found| {
         let (level, bytes) = (found.item.get(LEVEL), disk_u64_at(found.item, BYTES_USED));
         facts = level.zip(bytes).map(|(level, bytes)| TreeFacts {
             levels: *level,
@@ -72,6 +69,33 @@ pub fn tree_facts(file: impl AsFd, subvolume: u64) -> io::Result<Option<TreeFact
         true
     })?;
     Ok(facts)
+}
+
+/// The transaction of the last snapshot of a subvolume, or that made it one: what its tree got in newer ones is in no
+/// other tree. `None` if there is no such subvolume.
+///
+/// # Errors
+///
+/// Those of [`tree_facts`].
+pub fn last_snapshot(file: impl AsFd, subvolume: u64) -> io::Result<Option<u64>> {
+    let mut last = None;
+    search(file, root_item(subvolume), |found| {
+        last = last.max(disk_u64_at(found.item, LAST_SNAPSHOT));
+        true
+    })?;
+    Ok(last)
+}
+
+fn root_item(subvolume: u64) -> SearchKey {
+    SearchKey {
+        tree_id: ROOT_TREE,
+        min_objectid: subvolume,
+        max_objectid: subvolume,
+        min_type: ROOT_ITEM,
+        max_type: ROOT_ITEM,
+        max_offset: u64::MAX,
+        ..SearchKey::default()
+    }
 }
 
 /// How often each block of metadata is stored, where it is stored most often.

@@ -23,6 +23,17 @@ bitflags::bitflags! {
         const EXTENTS = 0x40;
         /// Block numbers have 64 bits, and group descriptors [`SuperBlock::desc_size`] bytes.
         const BIT64 = 0x80;
+        /// The seed of checksums is [`SuperBlock::checksum_seed`] instead of that of the UUID.
+        const CSUM_SEED = 0x2000;
+    }
+}
+
+bitflags::bitflags! {
+    /// `s_feature_ro_compat`: features without which a file system cannot be written.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RoCompat: u32 {
+        /// Metadata has checksums.
+        const METADATA_CSUM = 0x400;
     }
 }
 
@@ -68,12 +79,18 @@ pub struct SuperBlock {
     pub inode_size: U16,
     reserved_5a: [u8; 6],
     feature_incompat: U32,
-    reserved_64: [u8; 0x9A],
+    feature_ro_compat: U32,
+    /// UUID of the file system.
+    pub uuid: [u8; 16],
+    reserved_78: [u8; 0x86],
     /// Bytes of a group descriptor, with [`Incompat::BIT64`].
     pub desc_size: U16,
     reserved_100: [u8; 0x50],
     blocks_count_hi: U32,
-    reserved_154: [u8; 0x2AC],
+    reserved_154: [u8; 0x11C],
+    /// Seed of checksums, with [`Incompat::CSUM_SEED`].
+    pub checksum_seed: U32,
+    reserved_274: [u8; 0x18C],
 }
 
 impl SuperBlock {
@@ -92,6 +109,12 @@ impl SuperBlock {
     #[must_use]
     pub fn incompat(&self) -> Incompat {
         Incompat::from_bits_retain(self.feature_incompat.get())
+    }
+
+    /// `s_feature_ro_compat`.
+    #[must_use]
+    pub fn ro_compat(&self) -> RoCompat {
+        RoCompat::from_bits_retain(self.feature_ro_compat.get())
     }
 
     /// `s_blocks_count`: the upper half counts with [`Incompat::BIT64`] only.
@@ -153,7 +176,9 @@ pub struct Inode {
     reserved_24: [u8; 4],
     /// `i_block`, of a file with [`InodeFlags::EXTENTS`].
     pub extents: ExtentRoot,
-    reserved_64: [u8; 8],
+    /// Another one for each file that gets the number.
+    pub generation: U32,
+    reserved_68: [u8; 4],
     size_high: U32,
     reserved_70: [u8; 4],
     blocks_high: U16,
@@ -271,6 +296,8 @@ pub struct ExtentNode<'a> {
     pub depth: u16,
     /// The bytes that are in use: its header and its entries.
     pub bytes: &'a [u8],
+    /// Entries that there is room for.
+    max: u16,
 }
 
 impl<'a> ExtentNode<'a> {
@@ -283,6 +310,7 @@ impl<'a> ExtentNode<'a> {
         Some(Self {
             depth: header.depth.get(),
             bytes: bytes.get(..size_of::<ExtentHeader>() + len)?,
+            max: header.max.get(),
         })
         .filter(|_| is_node)
     }
@@ -298,6 +326,16 @@ impl<'a> ExtentNode<'a> {
         let entries = self.entries::<ExtentIndex>().filter(|_| self.depth > 0);
         let blocks = entries.unwrap_or_default().iter();
         blocks.map(|index| join(index.leaf_hi.get(), index.leaf_lo))
+    }
+
+    /// The bytes of this node of `block` that its checksum is of, and this (`struct ext4_extent_tail`, which
+    /// follows the last entry that there is room for): CRC-32C of them, begun with that of the file.
+    #[must_use]
+    pub fn checksum<'b>(&self, block: &'b [u8]) -> Option<(&'b [u8], u32)> {
+        let end = size_of::<ExtentHeader>() + usize::from(self.max) * size_of::<ExtentEntry>();
+        let covered = block.get(..end).filter(|_| self.bytes.len() <= end)?;
+        let checksum = first_of::<U32>(block.get(end..)?)?;
+        Some((covered, checksum.get()))
     }
 
     fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> Option<&'a [T]> {
@@ -361,8 +399,11 @@ const _: () = {
     assert!(offset_of!(SuperBlock, magic) == 0x38);
     assert!(offset_of!(SuperBlock, inode_size) == 0x58);
     assert!(offset_of!(SuperBlock, feature_incompat) == 0x60);
+    assert!(offset_of!(SuperBlock, feature_ro_compat) == 0x64);
+    assert!(offset_of!(SuperBlock, uuid) == 0x68);
     assert!(offset_of!(SuperBlock, desc_size) == 0xFE);
     assert!(offset_of!(SuperBlock, blocks_count_hi) == 0x150);
+    assert!(offset_of!(SuperBlock, checksum_seed) == 0x270);
     assert!(size_of::<GroupDesc>() == 64);
     assert!(offset_of!(GroupDesc, inode_table_lo) == 0x8);
     assert!(offset_of!(GroupDesc, inode_table_hi) == 0x28);
@@ -373,12 +414,14 @@ const _: () = {
     assert!(offset_of!(Inode, blocks_lo) == 0x1C);
     assert!(offset_of!(Inode, flags) == 0x20);
     assert!(offset_of!(Inode, extents) == 0x28);
+    assert!(offset_of!(Inode, generation) == 0x64);
     assert!(offset_of!(Inode, size_high) == 0x6C);
     assert!(offset_of!(Inode, blocks_high) == 0x74);
     assert!(size_of::<InodeExtra>() == 32);
     assert!(offset_of!(InodeExtra, ctime_extra) == 0x4);
     assert!(size_of::<ExtentRoot>() == 60);
     assert!(size_of::<ExtentHeader>() == 12);
+    assert!(offset_of!(ExtentHeader, max) == 4);
     assert!(offset_of!(ExtentHeader, depth) == 6);
     assert!(size_of::<ExtentIndex>() == size_of::<ExtentEntry>());
     assert!(offset_of!(ExtentIndex, leaf_lo) == 4);
@@ -417,13 +460,27 @@ pub const ABI: &[AbiItem] = &[
                 "s_feature_incompat",
                 offset_of!(SuperBlock, feature_incompat),
             ),
+            (
+                "s_feature_ro_compat",
+                offset_of!(SuperBlock, feature_ro_compat),
+            ),
+            ("s_uuid", offset_of!(SuperBlock, uuid)),
             ("s_desc_size", offset_of!(SuperBlock, desc_size)),
             ("s_blocks_count_hi", offset_of!(SuperBlock, blocks_count_hi)),
+            ("s_checksum_seed", offset_of!(SuperBlock, checksum_seed)),
         ],
         requests: &[
             ("EXT2_FEATURE_INCOMPAT_META_BG", Incompat::META_BG.bits()),
             ("EXT3_FEATURE_INCOMPAT_EXTENTS", Incompat::EXTENTS.bits()),
             ("EXT4_FEATURE_INCOMPAT_64BIT", Incompat::BIT64.bits()),
+            (
+                "EXT4_FEATURE_INCOMPAT_CSUM_SEED",
+                Incompat::CSUM_SEED.bits(),
+            ),
+            (
+                "EXT4_FEATURE_RO_COMPAT_METADATA_CSUM",
+                RoCompat::METADATA_CSUM.bits(),
+            ),
         ],
     },
     AbiItem {
@@ -447,6 +504,7 @@ pub const ABI: &[AbiItem] = &[
             ("i_links_count", offset_of!(Inode, links_count)),
             ("i_blocks", offset_of!(Inode, blocks_lo)),
             ("i_flags", offset_of!(Inode, flags)),
+            ("i_generation", offset_of!(Inode, generation)),
             ("i_block", offset_of!(Inode, extents)),
             ("i_size_high", offset_of!(Inode, size_high)),
             ("osd2.linux2.l_i_blocks_hi", offset_of!(Inode, blocks_high)),
