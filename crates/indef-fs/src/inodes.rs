@@ -71,16 +71,17 @@ pub struct Expected {
 #[derive(Debug, Default)]
 pub struct InodeChunk {
     ext4: ext4::Chunk,
-    xfs: xfs::Chunk,
-    btrfs: btrfs::Chunk,
+    // These have buffers of 64 KiB and more.
+    xfs: Option<xfs::Chunk>,
+    btrfs: Option<btrfs::Chunk>,
 }
 
 impl InodeChunk {
     /// Forget all inodes, so that they are not taken for newer ones, or for those of another file system.
     pub fn clear(&mut self) {
         self.ext4.clear();
-        self.xfs.clear();
-        self.btrfs.clear();
+        self.xfs.iter_mut().for_each(xfs::Chunk::clear);
+        self.btrfs.iter_mut().for_each(btrfs::Chunk::clear);
     }
 }
 
@@ -118,8 +119,8 @@ impl Inodes {
     pub fn file(&self, inode: u64, chunk: &mut InodeChunk) -> Option<InodeFacts> {
         match &self.0 {
             Kind::Ext4(tables) => tables.file(inode, &mut chunk.ext4),
-            Kind::Xfs(bulk) => bulk.file(inode, &mut chunk.xfs),
-            Kind::Btrfs(tree) => tree.file(inode, &mut chunk.btrfs),
+            Kind::Xfs(bulk) => bulk.file(inode, chunk.xfs.get_or_insert_default()),
+            Kind::Btrfs(tree) => tree.file(inode, chunk.btrfs.get_or_insert_default()),
         }
     }
 
@@ -138,7 +139,7 @@ impl Inodes {
     pub fn reaches_all(&self, inode: u64, chunk: &mut InodeChunk) -> Option<bool> {
         match &self.0 {
             Kind::Ext4(_) | Kind::Xfs(_) => Some(true),
-            Kind::Btrfs(tree) => tree.reaches_all(inode, &mut chunk.btrfs),
+            Kind::Btrfs(tree) => tree.reaches_all(inode, chunk.btrfs.get_or_insert_default()),
         }
     }
 
@@ -146,8 +147,8 @@ impl Inodes {
     pub fn layout(&self, expected: &Expected, chunk: &mut InodeChunk) -> Option<Layout> {
         match &self.0 {
             Kind::Ext4(tables) => tables.layout(expected, &mut chunk.ext4),
-            Kind::Xfs(bulk) => bulk.layout(expected, &mut chunk.xfs),
-            Kind::Btrfs(tree) => tree.layout(expected, &mut chunk.btrfs),
+            Kind::Xfs(bulk) => bulk.layout(expected, chunk.xfs.get_or_insert_default()),
+            Kind::Btrfs(tree) => tree.layout(expected, chunk.btrfs.get_or_insert_default()),
         }
     }
 }
