@@ -51,10 +51,6 @@ impl Walker<'_, '_> {
         if walk.options.held && inodes.reaches_all(inode, &mut self.chunk) != Some(true) {
             return false;
         }
-        if walk.options.select.is_too_small(known.size) {
-            count(&walk.counts.small);
-            return true;
-        }
         let facts = Facts {
             id,
             born: None,
@@ -79,6 +75,12 @@ impl Walker<'_, '_> {
         }
         if known.links > 1 && !walk.is_first((id.dev, id.inode)) {
             count(&walk.counts.hard_links);
+            return true;
+        }
+        // The size of a file that was opened is true now, that of its inode may be of before.
+        let size = opened.as_ref().map_or(known.size, |(_, facts)| facts.size);
+        if walk.options.select.is_too_small(size) {
+            count(&walk.counts.small);
             return true;
         }
         let place = prefix.join(name);
