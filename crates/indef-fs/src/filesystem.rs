@@ -74,7 +74,8 @@ impl Filesystem {
                 EngineKind::XfsDedupeRange,
                 EngineKind::XfsSwapExtents,
             ],
-            FsKind::Btrfs => vec![EngineKind::BtrfsDefragRange],
+            // The first one takes only files that somebody shares.
+            FsKind::Btrfs => vec![EngineKind::BtrfsShareRange, EngineKind::BtrfsDefragRange],
             // The kernel mounts it like this on zoned devices, and has an offload only there.
             FsKind::F2fs if self.has_mount_option("mode=lfs") => {
                 vec![EngineKind::F2fsOffload, EngineKind::F2fsDefragment]
@@ -85,13 +86,11 @@ impl Filesystem {
     }
 
     /// Whether an engine may serve it when it is asked for by name: one of [`Self::engines`], or one
-    /// that is never chosen by itself (`xfs-offload` writes more than it saves to read, and
-    /// `btrfs-share-range` takes metadata for each snapshot).
+    /// that is never chosen by itself (`xfs-offload` writes more than it saves to read).
     #[must_use]
     pub fn may_use(&self, engine: EngineKind) -> bool {
         self.engines().contains(&engine)
             || (self.kind, engine) == (FsKind::Xfs, EngineKind::XfsOffload)
-            || (self.kind, engine) == (FsKind::Btrfs, EngineKind::BtrfsShareRange)
     }
 
     /// Whether a mount option is set; `false` where the mount table is not known.

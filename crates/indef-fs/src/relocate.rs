@@ -8,7 +8,7 @@
 
 use std::{fs::File, io, ops::AddAssign};
 
-use indef_core::{SkipReason, layout::FragmentCount};
+use indef_core::{SkipReason, layout::FragmentCount, plan::SharedWindow};
 use units::{Bytes, FileRange, Nanos};
 
 use crate::{FsError, Refusal, Target};
@@ -58,6 +58,24 @@ pub trait Relocator: Send + Sync {
     /// at most this many. 0: it moves each by itself.
     fn gathers(&self) -> usize {
         0
+    }
+
+    /// For a plan: what moving `ranges` (ordered, disjoint, block-aligned outward) of an admitted file comes to with
+    /// the files that share them. Reads only. An engine notes what it tells, as the price of one file may be in that
+    /// of another: files are asked about in the order in which they are to be moved, and it moves none of them.
+    /// Nothing is told by an engine that leaves shared ranges alone.
+    ///
+    /// # Errors
+    ///
+    /// The named reason why none of them moves, or the failure while looking.
+    fn foresee(
+        &self,
+        target: &Target,
+        ranges: &[FileRange],
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Result<Vec<SharedWindow>, Refusal> {
+        let _ = (target, ranges, is_stopping);
+        Ok(Vec::new())
     }
 
     /// Prepare to move `ranges` (ordered, disjoint, block-aligned outward, each of which becomes

@@ -52,7 +52,7 @@ pub struct FileTime {
 /// An open file, with the facts that are known of it.
 #[derive(Debug)]
 pub struct Target {
-    /// Open for reading and writing, `O_NOATIME` where allowed.
+    /// Open for reading and writing (or only for reading, see [`Self::look_beneath`]), `O_NOATIME` where allowed.
     pub file: File,
     /// For messages: it may mean another file by now.
     pub path: PathBuf,
@@ -115,6 +115,28 @@ impl Target {
         below: &Path,
         expected: Option<(TargetId, Option<BirthTime>)>,
     ) -> Result<Self, Refusal> {
+        Self::open_to(OFlags::RDWR, root, below, expected)
+    }
+
+    /// The same for reading only, to see what a move would come to: nobody is told that it was written.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::open_beneath`].
+    pub fn look_beneath(
+        root: &Root,
+        below: &Path,
+        expected: Option<(TargetId, Option<BirthTime>)>,
+    ) -> Result<Self, Refusal> {
+        Self::open_to(OFlags::RDONLY, root, below, expected)
+    }
+
+    fn open_to(
+        access: OFlags,
+        root: &Root,
+        below: &Path,
+        expected: Option<(TargetId, Option<BirthTime>)>,
+    ) -> Result<Self, Refusal> {
         let (entry, directory) = root.find_with_directory(below)?;
         let is_expected = expected.is_none_or(|(id, born)| {
             // A plan of an older version, or a file system, may not know the birth time.
@@ -128,7 +150,7 @@ impl Target {
         }
         refuse_attributes(attributes(entry.status()))?;
         let path = entry.path().to_owned();
-        let (file, noatime) = open_quietly(&entry)?;
+        let (file, noatime) = open_quietly(&entry, access)?;
         let status = look_at(&file, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
             .map_err(|errno| refuse(&path, "look at the file", errno))?;
         let id = id(&status);
@@ -231,12 +253,11 @@ pub(crate) fn unnamed_in(directory: impl AsFd, flags: OFlags) -> Result<File, Er
     openat(directory, ".", flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
-/// Open for reading and writing. Returns `true` with the file where reads leave the access time
-/// alone.
-fn open_quietly(entry: &RootEntry) -> Result<(File, bool), Refusal> {
-    let opened = match entry.open(OFlags::RDWR | OFlags::NOATIME) {
+/// Open a file. Returns `true` with it where reads leave the access time alone.
+fn open_quietly(entry: &RootEntry, access: OFlags) -> Result<(File, bool), Refusal> {
+    let opened = match entry.open(access | OFlags::NOATIME) {
         // Only the owner and root may ask for O_NOATIME.
-        Err(Errno::PERM) => entry.open(OFlags::RDWR).map(|fd| (fd, false)),
+        Err(Errno::PERM) => entry.open(access).map(|fd| (fd, false)),
         other => other.map(|fd| (fd, true)),
     };
     opened

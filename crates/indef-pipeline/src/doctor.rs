@@ -66,7 +66,7 @@ impl Served {
 ///
 /// There is no mount table.
 pub fn mounted() -> io::Result<Vec<Mounted>> {
-    let engines = Engines::new(None);
+    let engines = Engines::new(None, false);
     let mut mounts = Mount::all()?;
     mounts.retain(|mount| is_served(mount) || is_on_device(mount) || mount.point == Path::new("/"));
     // Of several mounts of one file system, one of a directory: containers have single files mounted.

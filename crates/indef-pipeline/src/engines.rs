@@ -2,10 +2,13 @@
 //! requirements of an engine (a journal, a feature, a privilege) concern the file system as a
 //! whole.
 
-use std::{collections::HashMap, sync::Mutex};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use indef_core::SkipReason;
-use indef_fs::{EngineKind, EngineOptions, Filesystem, Refusal, relocator};
+use indef_fs::{EngineKind, EngineOptions, Filesystem, Refusal, Relocator, relocator};
 
 use crate::sync::lock;
 
@@ -18,20 +21,28 @@ pub(crate) struct Chosen {
     pub(crate) whole_files: bool,
     /// The reason for which nothing of this file system is moved.
     pub(crate) refused: Option<SkipReason>,
+    /// The engine for files that others share, where there is one that moves them together with these.
+    pub(crate) sharing: Option<EngineKind>,
 }
 
+/// A choice, and the engine that foresees what sharing costs.
+type Known = (Chosen, Option<Arc<dyn Relocator>>);
+
 /// The engines of the file systems seen so far, by device number.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Engines {
     /// The engine requested by name.
     wanted: Option<EngineKind>,
-    known: Mutex<HashMap<u64, Chosen>>,
+    /// Sharing may be given up.
+    allow_unshare: bool,
+    known: Mutex<HashMap<u64, Known>>,
 }
 
 impl Engines {
-    pub(crate) fn new(wanted: Option<EngineKind>) -> Self {
+    pub(crate) fn new(wanted: Option<EngineKind>, allow_unshare: bool) -> Self {
         Self {
             wanted,
+            allow_unshare,
             known: Mutex::default(),
         }
     }
@@ -40,32 +51,58 @@ impl Engines {
     pub(crate) fn of(&self, fs: &Filesystem) -> Chosen {
         // Held during the examination: each file system is examined once.
         let mut known = lock(&self.known);
-        *known
+        let known = known
             .entry(fs.dev)
-            .or_insert_with(|| choose(fs, self.wanted))
+            .or_insert_with(|| choose(fs, self.wanted, self.allow_unshare));
+        known.0
+    }
+
+    /// The engine for the other files of a file system (seen before).
+    pub(crate) fn main(&self, dev: u64) -> Option<EngineKind> {
+        lock(&self.known).get(&dev)?.0.engine
+    }
+
+    /// The engine for files of a file system (seen before) that others share.
+    pub(crate) fn sharing(&self, dev: u64) -> Option<Arc<dyn Relocator>> {
+        let known = lock(&self.known);
+        known.get(&dev).and_then(|(_, engine)| engine.clone())
     }
 }
 
-/// The first engine that works there, as a run would find it.
-fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
+/// The first engine that works there, as a run would find it; and that for files that others share, which comes before
+/// where it takes no others.
+fn choose(fs: &Filesystem, wanted: Option<EngineKind>, allow_unshare: bool) -> Known {
     let kinds: Vec<_> = match wanted {
         Some(kind) => [Some(kind), kind.instead()].into_iter().flatten().collect(),
         None => fs.engines(),
     };
     let options = EngineOptions {
         by_name: wanted.is_some(),
+        allow_unshare,
         ..EngineOptions::default()
     };
     let mut refused: Option<SkipReason> = None;
+    let mut sharing: Option<(EngineKind, Arc<dyn Relocator>)> = None;
     for kind in kinds.iter().copied().filter(|kind| fs.may_use(*kind)) {
         match relocator(kind, fs, &options) {
             Ok(engine) => {
-                return Chosen {
+                let whole_files = engine.moves_whole_files();
+                if kind.keeps_sharing() {
+                    sharing = Some((kind, engine.into()));
+                    if wanted.is_none() {
+                        continue;
+                    }
+                }
+                let chosen = Chosen {
                     engine: Some(kind),
-                    whole_files: engine.moves_whole_files(),
+                    whole_files,
                     refused: None,
+                    sharing: sharing.as_ref().map(|(kind, _)| *kind),
                 };
+                return (chosen, sharing.map(|(_, engine)| engine));
             }
+            // It is for some files only.
+            Err(Refusal::Skip(_)) if kind.keeps_sharing() && wanted.is_none() => {}
             // An engine that is not for this file system is a less informative reason than a
             // missing requirement of another one.
             Err(Refusal::Skip(reason)) if refused.is_none_or(|old| old == SkipReason::NoEngine) => {
@@ -78,10 +115,12 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
             }
         }
     }
-    let first = kinds.into_iter().find(|kind| fs.may_use(*kind));
-    Chosen {
-        engine: first,
+    let mut possible = kinds.into_iter().filter(|kind| fs.may_use(*kind));
+    let chosen = Chosen {
+        engine: possible.find(|kind| wanted.is_some() || !kind.keeps_sharing()),
         whole_files: false,
         refused: Some(refused.unwrap_or(SkipReason::NoEngine)),
-    }
+        sharing: None,
+    };
+    (chosen, None)
 }

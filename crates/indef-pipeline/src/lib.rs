@@ -61,6 +61,7 @@
 
 #![forbid(unsafe_code)]
 
+mod claimed;
 pub mod compact;
 pub mod consider;
 mod decay;

@@ -15,7 +15,7 @@ use crate::{doctor::is_served, engines::Engines};
 ///
 /// There is no mount table.
 pub fn all_mounts() -> io::Result<Vec<PathBuf>> {
-    let engines = Engines::new(None);
+    let engines = Engines::new(None, false);
     let mounts = Mount::all()?.into_iter();
     let usable = mounts.filter_map(|mount| Some((look(&engines, &mount)?, mount)));
     Ok(each_once(usable.map(|(fs, mount)| (fs.dev, mount))))
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn mounts_without_a_device_or_for_reading_are_left_out() {
-        let engines = Engines::new(None);
+        let engines = Engines::new(None, false);
         let of = |mount: Mount| look(&engines, &mount).is_some();
         for fs_type in ["tmpfs", "overlay", "nfs4", "proc", "fuse.sshfs"] {
             let fs_type = fs_type.into();

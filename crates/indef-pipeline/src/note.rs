@@ -53,6 +53,9 @@ pub enum Note<'a> {
         /// Its kind.
         kind: FsKind,
     },
+    /// What is shared is left out of a plan, since a run works there: kernels are reported to loop where holders are
+    /// asked for beside one that moves them.
+    HoldersNotAsked(&'a Error),
     /// A walk begins.
     Walk,
     /// The walk met a file. Precedes all notes about it.

@@ -53,7 +53,7 @@ const fn sentence(reason: SkipReason) -> &'static str {
         }
         SkipReason::NoTimeLost => "its fragments cost no time, as measured or modelled",
         SkipReason::Shared => {
-            "shared with a reflink or snapshot (on Btrfs, root can move all of them together by --engine btrfs-share-range); --allow-unshare would give the sharing up"
+            "shared with a reflink or snapshot (on Btrfs, root can move plain data of all of them together); --allow-unshare would give the sharing up"
         }
         SkipReason::KeepsSharing => {
             "shared, and here sharing cannot be given up safely: a power cut could mix the files"

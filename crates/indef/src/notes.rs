@@ -85,6 +85,9 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
             "{}: on {kind}, where files hold no space that they do not reach; --reclaim is for Btrfs",
             Name(path)
         )),
+        Note::HoldersNotAsked(why) => console.note(format_args!(
+            "what snapshots and reflinks share is left out of this plan: {why}"
+        )),
         Note::Refused { path, refusal } => {
             refusal::tell(console, path, refusal);
         }

@@ -4,6 +4,7 @@ mod weights;
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     io::{self, Write},
     sync::OnceLock,
 };
@@ -121,6 +122,11 @@ struct ChunkJson<'a> {
     /// The extent that comes free once all chunks of the file that name it have moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     lets_go_bytes: Option<u64>,
+    /// Other files that move along, and the part of the cost that is metadata of theirs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holders: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata_bytes: Option<u64>,
 }
 
 impl<'a> ChunkJson<'a> {
@@ -143,6 +149,8 @@ impl<'a> ChunkJson<'a> {
             cost_bytes: chunk.cost.get(),
             gain: chunk.gain,
             lets_go_bytes: chunk.lets_go.map(PhysOffset::get),
+            holders: chunk.shared.map(|shared| shared.holders),
+            metadata_bytes: chunk.shared.map(|shared| shared.metadata.get()),
         }
     }
 
@@ -162,6 +170,8 @@ impl<'a> ChunkJson<'a> {
             cost_bytes: 0,
             gain: 0.0,
             lets_go_bytes: None,
+            holders: None,
+            metadata_bytes: None,
         }
     }
 }
@@ -174,6 +184,8 @@ pub(crate) struct TotalsJson {
     chunks: u64,
     chunks_to_move: u64,
     cost_bytes: Bytes,
+    /// The part of it that is metadata of files that share what moves.
+    metadata_bytes: Bytes,
     gain: f64,
     total_gain: f64,
     /// Files of which nothing moves, by reason.
@@ -195,6 +207,7 @@ impl TotalsJson {
             chunks: totals.chunks,
             chunks_to_move: totals.chunks_to_move,
             cost_bytes: totals.cost,
+            metadata_bytes: totals.metadata,
             gain: totals.gain,
             total_gain: totals.total_gain,
             skipped: skipped
@@ -306,19 +319,30 @@ fn best_files(
                 None => "To be moved, the highest gain first",
             })
         )?;
-        let columns = ["extents", "ranges", "cost", "gain"];
-        let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
+        // Of files that share what moves, if there are any.
+        let shares = best[..shown].iter().any(|(_, file)| file.holders() > 0);
+        let mut columns = vec!["extents", "ranges", "cost"];
+        if shares {
+            columns.extend(["metadata", "holders"]);
+        }
+        columns.push("gain");
+        let mut columns: Vec<_> = columns
+            .into_iter()
+            .map(|title| (title, Align::Right))
+            .collect();
         columns.extend([("engine", Align::Left), ("path", Align::Left)]);
         let mut table = Table::new(&columns);
         for (gain, file) in &best[..shown] {
-            table.row(&[
-                &Count(file.extents_before),
-                &Count(file.runs().len() as u64),
-                &file.cost(),
-                &Gain(*gain, &planned.options),
-                &file.engine.as_deref().unwrap_or("none"),
-                &Name(&file.path),
-            ]);
+            let (cost, metadata, holders) = (file.cost(), file.metadata(), Count(file.holders()));
+            let (extents, ranges) = (Count(file.extents_before), Count(file.runs().len() as u64));
+            let gain = Gain(*gain, &planned.options);
+            let (engine, path) = (file.engine.as_deref().unwrap_or("none"), Name(&file.path));
+            let mut row: Vec<&dyn Display> = vec![&extents, &ranges, &cost];
+            if shares {
+                row.extend([&metadata as &dyn Display, &holders]);
+            }
+            row.extend([&gain as &dyn Display, &engine, &path]);
+            table.row(&row);
         }
         table.write(out, console.out)?;
         if best.len() > shown {
@@ -362,6 +386,15 @@ fn sums(
         ),
     )?;
     line("cost", format!("{} to write", totals.cost))?;
+    if !totals.metadata.is_zero() {
+        line(
+            "metadata",
+            format!(
+                "at most {} of that, for snapshots and reflinks that move along",
+                totals.metadata
+            ),
+        )?;
+    }
     let share = totals.gain * 100.0
         / if totals.total_gain > 0.0 {
             totals.total_gain

@@ -112,6 +112,7 @@ const XFS_COMMIT: Volume = Volume {
     ..XFS
 };
 
+/// What clones and snapshots share moves together.
 const BTRFS: Volume = Volume {
     name: "btrfs",
     kind: VolumeKind::Btrfs,
@@ -178,6 +179,7 @@ pub const VOLUMES: &[Volume] = &[
         unshares: true,
         ..BTRFS
     },
+    // What nobody shares moves in the same way.
     Volume {
         name: "btrfs-share",
         engine: Some("btrfs-share-range"),

@@ -28,9 +28,7 @@ pub(crate) enum Tier {
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel; and those with a kernel that is built
 /// only on request (`cargo lab kernels --die-hints`).
-const FURTHER: [(&str, &str); 33] = [
-    // Its engine is only used by name; the space that a kill leaves is not understood in full.
-    ("cli", "loop_stop::loop_kills_on_btrfs_with_reflinks"),
+const FURTHER: [(&str, &str); 32] = [
     ("vm_die_hints", "vm_"),
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (

@@ -2,6 +2,7 @@
 
 use units::{Bytes, FileRange, PhysOffset};
 
+use super::SharedMove;
 use crate::{SkipReason, layout::FragmentCount};
 
 /// The decision of a plan about a chunk.
@@ -32,7 +33,7 @@ pub struct Chunk {
     pub iodp: f64,
     /// Migrate or skip.
     pub decision: Decision,
-    /// Bytes that migrating writes: the allocated, written bytes of the range.
+    /// Bytes that migrating writes: the allocated, written bytes of the range, and the metadata of [`Self::shared`].
     pub cost: Bytes,
     /// IODP that migrating removes: priority now less priority of the ideal layout. With
     /// [`Self::lets_go`], the bytes that come free, with the first chunk of each extent.
@@ -42,6 +43,8 @@ pub struct Chunk {
     /// Where space is given back: the extent that comes free once all chunks of the file that name
     /// it have migrated. They migrate together, or not at all.
     pub lets_go: Option<PhysOffset>,
+    /// Where it moves together with other files that share it: what that costs beside the data.
+    pub shared: Option<SharedMove>,
 }
 
 impl Chunk {
@@ -49,6 +52,12 @@ impl Chunk {
     #[must_use]
     pub fn migrates(&self) -> bool {
         self.decision == Decision::Migrate
+    }
+
+    /// Metadata in its cost.
+    #[must_use]
+    pub fn metadata(&self) -> Bytes {
+        self.shared.map_or(Bytes::ZERO, |shared| shared.metadata)
     }
 }
 

@@ -98,6 +98,7 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
         gain,
         edges: scan.count.into(),
         lets_go: None,
+        shared: None,
     }
 }
 

@@ -102,6 +102,26 @@ impl FilePlan {
         self.migrating().map(|chunk| chunk.cost).sum()
     }
 
+    /// Metadata in its cost, which other files get that share what moves.
+    #[must_use]
+    pub fn metadata(&self) -> Bytes {
+        self.migrating().map(Chunk::metadata).sum()
+    }
+
+    /// Other files that move along, at most at one place.
+    #[must_use]
+    pub fn holders(&self) -> u64 {
+        let shared = self.migrating().filter_map(|chunk| chunk.shared);
+        shared.map(|shared| shared.holders).max().unwrap_or(0)
+    }
+
+    /// IODP that each byte of data takes away. Files are moved in this order, and shared ones priced.
+    #[must_use]
+    pub fn gain_per_byte(&self) -> f64 {
+        let data = self.cost().saturating_sub(self.metadata());
+        self.gain() / data.get().max(1) as f64
+    }
+
     /// IODP that running the plan removes.
     #[must_use]
     pub fn gain(&self) -> f64 {
@@ -151,6 +171,8 @@ pub struct PlanTotals {
     pub chunks_to_move: u64,
     /// Bytes that will be written.
     pub cost: Bytes,
+    /// Metadata in that, which files get that share what moves, at most.
+    pub metadata: Bytes,
     /// IODP that the plan removes.
     pub gain: f64,
     /// IODP that moving every fragmented chunk would remove.
@@ -180,6 +202,7 @@ impl PlanTotals {
         self.chunks += file.chunks.len() as u64;
         self.chunks_to_move += to_move;
         self.cost = self.cost.saturating_add(file.cost());
+        self.metadata = self.metadata.saturating_add(file.metadata());
         self.gain += file.gain();
         for chunk in file.migrating() {
             self.reads_to_move = self.reads_to_move.saturating_add(chunk.reads);

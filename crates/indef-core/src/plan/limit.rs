@@ -6,11 +6,14 @@
 //! all is cheaper by more than one chunk. The last one is then chosen for its cost, and chunks that
 //! have become superfluous are put back.
 
-use std::{collections::HashMap, iter};
+use std::{
+    collections::{HashMap, HashSet},
+    iter,
+};
 
 use units::Bytes;
 
-use super::{Decision, FilePlan, PlanOptions, safety::keep_promise_from_edges};
+use super::{Decision, FilePlan, PlanOptions, safety::keep_promise_from_edges, shared::pay_again};
 use crate::SkipReason;
 
 /// Sums of gains in different order differ by less than this part.
@@ -69,7 +72,19 @@ struct Candidate {
     /// Further chunks that move with it: those that cost nothing once this one does, and those of
     /// the same extent.
     followers: Vec<u32>,
+    /// Its gain for each byte; of chunks that share metadata, that of all of them.
+    rank: f64,
+    /// Its part in the metadata that the chunks of a file share.
+    part: Part,
     taken: Result<(), SkipReason>,
+}
+
+/// Metadata that other files get stands in the cost of one chunk, and others need that one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Alone,
+    Pays,
+    Needs,
 }
 
 impl Candidate {
@@ -88,7 +103,8 @@ impl Candidate {
 ///
 /// Where the engine can only move whole files, the first chunk pays for all, and the others cost
 /// nothing (a chunk that moves has bytes to write elsewhere): they move with it or not at all. Nor
-/// are the chunks of one extent that is to be let go ever taken apart.
+/// are the chunks of one extent that is to be let go ever taken apart. Of chunks that move with the
+/// files that share them, none moves without the one that pays for the metadata of these.
 pub fn limit(files: &mut [FilePlan], options: &PlanOptions) -> Limited {
     let (possible_gain, possible_cost) = Limited::of(files);
     let mut limited = Limited {
@@ -118,6 +134,10 @@ pub fn limit(files: &mut [FilePlan], options: &PlanOptions) -> Limited {
             break;
         }
         target += missing;
+    }
+    // The promise about fragments may have taken one away that pays.
+    for file in files {
+        pay_again(&mut file.chunks);
     }
     limited
 }
@@ -152,25 +172,58 @@ fn candidates(files: &[FilePlan]) -> Vec<Candidate> {
                 file: f as u32,
                 chunk: c as u32,
                 followers: Vec::new(),
+                rank: 0.0,
+                part: match chunk.shared {
+                    Some(shared) if shared.metadata > Bytes::ZERO => Part::Pays,
+                    Some(_) => Part::Needs,
+                    None => Part::Alone,
+                },
                 taken: Ok(()),
             });
         }
+        rank(&mut candidates[first..]);
     }
-    candidates.sort_by(|a, b| b.gain_per_byte().total_cmp(&a.gain_per_byte()));
+    // Equal ones stay in their order, so the one that pays comes before those that need it.
+    candidates.sort_by(|a, b| b.rank.total_cmp(&a.rank));
     candidates
+}
+
+/// Rank the candidates of a file.
+fn rank(candidates: &mut [Candidate]) {
+    let pays = candidates.iter().any(|one| one.part == Part::Pays);
+    let (mut gain, mut cost) = (0.0, 0u64);
+    for candidate in candidates.iter_mut() {
+        if !pays {
+            // They have no metadata.
+            candidate.part = Part::Alone;
+        } else if candidate.part != Part::Alone {
+            gain += candidate.gain;
+            cost = cost.saturating_add(candidate.cost);
+        }
+    }
+    for candidate in candidates {
+        candidate.rank = match candidate.part {
+            Part::Alone => candidate.gain_per_byte(),
+            Part::Pays | Part::Needs => gain / cost.max(1) as f64,
+        };
+    }
 }
 
 /// Decide about every candidate.
 fn choose(candidates: &mut [Candidate], budget: u64, target: f64) {
     let (mut spent, mut gained) = (0u64, 0.0);
-    let mut last = None;
+    let (mut last, mut paid) = (None, HashSet::new());
     for (index, candidate) in candidates.iter_mut().enumerate() {
         let after = spent.saturating_add(candidate.cost);
+        let is_unpaid = candidate.part == Part::Needs && !paid.contains(&candidate.file);
         candidate.taken = if gained >= target {
             Err(SkipReason::GainReached)
-        } else if after > budget {
+        } else if after > budget || is_unpaid {
             Err(SkipReason::OverBudget)
         } else {
+            if candidate.part == Part::Pays {
+                paid.insert(candidate.file);
+            }
             spent = after;
             gained += candidate.gain;
             last = Some(index);
@@ -190,6 +243,7 @@ fn choose(candidates: &mut [Candidate], budget: u64, target: f64) {
 fn exchange_last(candidates: &mut [Candidate], last: usize, missing: f64) -> f64 {
     let cheapest = (0..candidates.len())
         .filter(|i| candidates[*i].taken == Err(SkipReason::GainReached))
+        .filter(|i| candidates[*i].part != Part::Needs)
         .filter(|i| candidates[*i].gain >= missing)
         .min_by_key(|i| candidates[*i].cost);
     match cheapest {
@@ -205,7 +259,9 @@ fn exchange_last(candidates: &mut [Candidate], last: usize, missing: f64) -> f64
 /// Leave out again the chunks that the target does not need, the worst first.
 fn put_back(candidates: &mut [Candidate], mut surplus: f64) {
     for candidate in candidates.iter_mut().rev() {
-        if candidate.taken.is_ok() && candidate.gain <= surplus {
+        // Others may need one that pays.
+        let is_needed = candidate.part == Part::Pays;
+        if candidate.taken.is_ok() && candidate.gain <= surplus && !is_needed {
             surplus -= candidate.gain;
             candidate.taken = Err(SkipReason::GainReached);
         }

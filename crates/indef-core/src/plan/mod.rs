@@ -22,6 +22,7 @@ mod policy;
 mod ranking;
 mod reclaim;
 mod safety;
+mod shared;
 mod truncate;
 mod windows;
 
@@ -36,6 +37,7 @@ pub use policy::plan_file;
 pub use ranking::{Moved, Ranking};
 pub use reclaim::{LEAST_COMPRESSED, RECLAIM_RATIO, keeps_extent, reclaim_file};
 pub use safety::predicted_fragments;
+pub use shared::{SharedMove, SharedWindow, share};
 pub use truncate::truncate_on;
 
 #[cfg(test)]

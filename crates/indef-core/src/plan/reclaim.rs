@@ -59,6 +59,7 @@ pub fn reclaim_file(ratio: f64, file: &FileFacts<'_>, held: &[HeldExtent]) -> Ve
                     cuts_end: false,
                 },
                 lets_go: Some(extent.extent),
+                shared: None,
             });
         }
     }

@@ -425,6 +425,7 @@ fn lone(index: u64, gain: f64, cost_blocks: u64) -> Chunk {
             ..Edges::default()
         },
         lets_go: None,
+        shared: None,
     }
 }
 
@@ -668,6 +669,54 @@ fn a_limit_takes_a_whole_file_or_leaves_it() {
         assert_eq!(still.count(), 2 - expected);
         assert_eq!(limited.cost, Bytes::mib(expected as u64));
     }
+}
+
+/// Chunks of a file that moves with others: the first pays for the metadata of all.
+fn with_holders(gain: f64, metadata_blocks: u64) -> FilePlan {
+    let mut chunks: Vec<_> = (0..4).map(|index| lone(index, gain, 8)).collect();
+    for chunk in &mut chunks {
+        chunk.shared = Some(SharedMove {
+            holders: 2,
+            metadata: Bytes::ZERO,
+        });
+    }
+    let metadata = Bytes(metadata_blocks * BLOCK);
+    chunks[0].cost += metadata;
+    chunks[0].shared = Some(SharedMove {
+        holders: 2,
+        metadata,
+    });
+    file(chunks)
+}
+
+#[test]
+fn nothing_moves_with_others_unless_their_metadata_is_paid_for() {
+    let limited = |budget_blocks, target| {
+        let mut files = [with_holders(10.0, 20), file(vec![lone(0, 3.0, 8)])];
+        let options = PlanOptions {
+            budget: budget_blocks,
+            target_gain_pct: target,
+            ..options(Policy::Indef)
+        };
+        limit(&mut files, &options);
+        let blocks = |file: &FilePlan| {
+            let moving = file.migrating().count();
+            (
+                moving,
+                file.cost().get() / BLOCK,
+                file.metadata().get() / BLOCK,
+            )
+        };
+        files.each_ref().map(blocks)
+    };
+    let budget = |blocks: u64| limited(Some(Bytes(blocks * BLOCK)), None);
+    // 52 blocks for a gain of 40, 8 for a gain of 3.
+    assert_eq!(budget(60), [(4, 52, 20), (1, 8, 0)]);
+    assert_eq!(budget(37), [(2, 36, 20), (0, 0, 0)]);
+    // Not even the first: none of the others moves in its place.
+    assert_eq!(budget(27), [(0, 0, 0), (1, 8, 0)]);
+    let [shared, _] = limited(None, Some(50.0));
+    assert!(shared.0 == 3 && shared.2 == 20, "{shared:?}");
 }
 
 #[test]

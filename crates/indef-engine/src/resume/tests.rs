@@ -34,6 +34,7 @@ pub(crate) fn plan(inode: u64) -> FilePlan {
                 cuts_end: false,
             },
             lets_go: None,
+            shared: None,
         }],
     }
 }

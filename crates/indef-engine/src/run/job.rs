@@ -24,7 +24,8 @@ pub(super) struct FileJob {
     /// The ranges to move.
     pub(super) runs: Box<[FileRange]>,
     pub(super) cost: Bytes,
-    gain: f64,
+    /// Of each byte of data.
+    gain_per_byte: f64,
     /// The plan leaves the whole file alone.
     pub(super) skip: Option<SkipReason>,
 }
@@ -43,7 +44,7 @@ impl FileJob {
         });
         Box::new(Self {
             cost: plan.cost(),
-            gain: plan.gain(),
+            gain_per_byte: plan.gain_per_byte(),
             id: TargetId {
                 dev: plan.dev,
                 inode: plan.inode,
@@ -63,10 +64,6 @@ impl FileJob {
             runs,
             skip,
         })
-    }
-
-    fn gain_per_byte(&self) -> f64 {
-        self.gain / (self.cost.get().max(1) as f64)
     }
 
     /// The result of a file that was not moved, or not yet.
@@ -94,7 +91,7 @@ impl FileJob {
 
 /// The best gain for each byte first: whatever ends the run, the most useful part is done.
 pub(super) fn order(jobs: &mut [Box<FileJob>]) {
-    jobs.sort_by(|a, b| b.gain_per_byte().total_cmp(&a.gain_per_byte()));
+    jobs.sort_by(|a, b| b.gain_per_byte.total_cmp(&a.gain_per_byte));
 }
 
 /// `Skip` is no failure, an error is.

@@ -45,7 +45,7 @@ impl Budget {
     }
 }
 
-/// Bytes of a requested budget beyond those that the plans cost, for work that no plan knows of.
+/// Bytes of a requested budget beyond those that the plans cost, for what other files are read to be compared.
 #[derive(Debug)]
 pub(super) struct Surplus(Option<Budget>);
 
@@ -58,6 +58,13 @@ impl Surplus {
     pub(super) fn reserve(&self, bytes: Bytes, of_plans: &Budget) -> bool {
         let surplus = self.0.as_ref();
         surplus.is_none_or(|surplus| surplus.reserve(bytes) || of_plans.reserve(bytes))
+    }
+
+    /// Take this many of them alone, if there is a requested budget.
+    pub(super) fn take(&self, bytes: Bytes) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|surplus| surplus.reserve(bytes))
     }
 
     /// Whether there is a requested budget.

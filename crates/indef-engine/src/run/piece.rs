@@ -244,8 +244,18 @@ impl RangeCopier for Meter<'_, '_> {
         if !more.written.is_zero() && !has_room() {
             return Err(SkipReason::NoSpace);
         }
-        if !run.surplus.reserve(bytes, &run.budget) {
+        // Plans know what is written, as an upper bound.
+        if !run.budget.reserve(more.written) && !run.surplus.take(more.written) {
             return Err(SkipReason::OverBudget);
+        }
+        if !run.surplus.reserve(more.read, &run.budget) {
+            run.budget.settle(more.written, Bytes::ZERO);
+            return Err(SkipReason::OverBudget);
+        }
+        if !more.written.is_zero() {
+            run.observer.on(RunEvent::Progress {
+                bytes: more.written,
+            });
         }
         if run.surplus.is_limited() {
             // A resumed run has so much less left.

@@ -1,5 +1,5 @@
-//! Btrfs: [`share`] moves ranges together with their snapshots and reflinks; for all others the kernel
-//! rewrites ranges of a file (`BTRFS_IOC_DEFRAG_RANGE`; fs/btrfs/defrag.c, v6.1 and v6.18).
+//! Btrfs: [`share`] moves ranges of files that anybody shares, together with their snapshots and reflinks; for all
+//! others the kernel rewrites ranges of a file (`BTRFS_IOC_DEFRAG_RANGE`; fs/btrfs/defrag.c, v6.1 and v6.18).
 //!
 //! The ioctl takes the inode lock for 256 KiB at a time, reads these into the page cache and marks
 //! them dirty; writeback then gives them new blocks and, once the data is on the device, puts these

@@ -186,6 +186,7 @@ fn files(
             gain: share * fragment.place.len.get() as f64,
             edges: Edges::default(),
             lets_go: None,
+            shared: None,
         });
     }
     let mut files: Vec<_> = order

@@ -49,9 +49,10 @@ impl Basis<'_> {
         found: FoundFile,
     ) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
         let Chosen {
-            engine,
+            mut engine,
             whole_files,
             refused: no_engine,
+            sharing,
         } = self.engines.of(&found.fs);
         let (layout, refused) = match found.result {
             Ok(layout) => (layout, None),
@@ -96,6 +97,11 @@ impl Basis<'_> {
                 options.to_mut().on_rows = true;
                 self.on_rows.store(true, Ordering::Relaxed);
             }
+            if let Some(sharing) = sharing
+                && is_shared(&layout)
+            {
+                engine = Some(sharing);
+            }
             if engine.is_some_and(EngineKind::keeps_sharing) {
                 options.to_mut().keeps_sharing = true;
             }
@@ -139,6 +145,12 @@ impl Basis<'_> {
         };
         Ok((plan, reason))
     }
+}
+
+/// Whether anybody else has any part of the file: upon which a run takes another engine.
+fn is_shared(layout: &Layout) -> bool {
+    let mut extents = layout.extents().iter();
+    extents.any(|extent| extent.flags.contains(ExtentFlags::SHARED))
 }
 
 /// The few names that all plans share.
@@ -226,6 +238,7 @@ mod tests {
             gain: 0.0,
             edges: indef_core::plan::Edges::default(),
             lets_go: None,
+            shared: None,
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod decide;
 mod reclaim;
+mod shared;
 mod write;
 
 use std::{
@@ -163,12 +164,13 @@ impl Planner {
         if let Weight::Probed(_) = options.weight {
             geometries.note_probes(notes);
         }
+        let engines = Engines::new(self.engine, self.options.allow_unshare);
         let (rankings, times) = (Rankings::default(), ReadTimes::default());
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
         let basis = Basis {
             options: &options,
             geometries: &geometries,
-            engines: &Engines::new(self.engine),
+            engines: &engines,
             accesses: accesses.as_ref(),
             rankings: compare.then_some(&rankings),
             times: &times,
@@ -178,6 +180,7 @@ impl Planner {
         };
         let mut planned = self.walk(roots, &basis, cancel, notes);
         truncate_on(&mut planned.files, &options, accesses.is_some());
+        shared::look(self, &mut planned, &engines, cancel, notes);
         planned.limited = limit(&mut planned.files, &options);
         for file in &planned.files {
             planned.totals.add(file);
@@ -261,24 +264,36 @@ impl Planner {
                 lock(planned).files.push(plan);
             }
             Ok((plan, Some(reason))) => {
-                notes.note(Note::Untouched {
-                    plan: &plan,
-                    reason,
-                    // A file that was named deserves a note; files of a directory, and of a list, are only
-                    // counted.
-                    named: !self.select.is_of_files() && self.paths.contains(&path),
-                });
-                let mut planned = lock(planned);
-                *planned.skipped.entry(reason).or_default() += 1;
-                planned.totals.add(&plan);
-                if self.keep_notable && !is_fine(reason) {
-                    planned.notable.push(plan);
-                }
+                self.note_untouched(&plan, reason, notes);
+                self.count_untouched(&mut lock(planned), plan, reason);
             }
             Err(refusal) => notes.note(Note::Refused {
                 path: &path,
                 refusal: &refusal,
             }),
+        }
+    }
+
+    /// Nothing of this file moves.
+    fn leave(&self, planned: &mut Planned, plan: FilePlan, reason: SkipReason, notes: &dyn Notes) {
+        self.note_untouched(&plan, reason, notes);
+        self.count_untouched(planned, plan, reason);
+    }
+
+    fn note_untouched(&self, plan: &FilePlan, reason: SkipReason, notes: &dyn Notes) {
+        notes.note(Note::Untouched {
+            plan,
+            reason,
+            // A file that was named deserves a note; files of a directory, and of a list, are only counted.
+            named: !self.select.is_of_files() && self.paths.contains(&plan.path),
+        });
+    }
+
+    fn count_untouched(&self, planned: &mut Planned, plan: FilePlan, reason: SkipReason) {
+        *planned.skipped.entry(reason).or_default() += 1;
+        planned.totals.add(&plan);
+        if self.keep_notable && !is_fine(reason) {
+            planned.notable.push(plan);
         }
     }
 }

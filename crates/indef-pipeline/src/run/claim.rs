@@ -8,40 +8,14 @@ use indef_engine::{
     claim::{Claim, ClaimError, Holder, holder},
 };
 use indef_fs::{FileSystemKey, Mounts, RootEntry, Roots};
-use rustix::fs::{Mode, OFlags, open};
 
 use crate::{
     error::Error,
-    geometry::one_on_each,
     note::{Note, Notes},
 };
 
 /// Receives the process to which a run yields.
 pub type OnYield = Arc<dyn Fn(&Holder) + Send + Sync>;
-
-/// Check whether another run works on the file systems of the given paths: better before a long
-/// walk than after it.
-///
-/// # Errors
-///
-/// Another run does.
-pub fn is_free(paths: &[PathBuf]) -> Result<(), Error> {
-    for path in one_on_each(paths) {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let key = open(path, flags, Mode::empty())
-            .map_err(std::io::Error::from)
-            .and_then(FileSystemKey::of);
-        // A path that cannot be examined is reported by the walk.
-        let Ok(key) = key else { continue };
-        if let Ok(Some(holder)) = holder(&[key]) {
-            return Err(Error::Claimed {
-                path: Some(path.clone()),
-                why: ClaimError::Held(holder),
-            });
-        }
-    }
-    Ok(())
-}
 
 /// Claim the file systems that this run will work on: another one there would move the same
 /// files, and both write everything. A user's run ends in order when root's begins.

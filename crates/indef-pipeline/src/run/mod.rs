@@ -12,12 +12,13 @@ use indef_engine::{
     run::{Observer, RunOptions, RunResult, StopCause, run_beneath},
 };
 
+pub use crate::claimed::is_free;
 use crate::{
     error::Error,
     note::{Note, Notes},
 };
+pub use claim::OnYield;
 pub(crate) use claim::take as claim_file_systems;
-pub use claim::{OnYield, is_free};
 use free::FreeSpace;
 pub use work::Work;
 

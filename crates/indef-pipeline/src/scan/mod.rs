@@ -231,7 +231,11 @@ fn look(
             layout: &layout,
             accesses: None,
         };
-        let chunks = plan_file(&geometries.options(options, found.fs.dev), &facts);
+        let mut options = geometries.options(options, found.fs.dev);
+        if engines.of(&found.fs).sharing.is_some() {
+            options.to_mut().keeps_sharing = true;
+        }
+        let chunks = plan_file(&options, &facts);
         for chunk in &chunks {
             match chunk.decision {
                 Decision::Migrate => {

@@ -277,7 +277,10 @@ fn look(order: &Order, options: &RunOptions) -> Result<Looked, Ending> {
     }
     let ranges = order.ranges.iter();
     let fragments = ranges.map(|range| layout.fragments_in(*range)).sum();
-    let engine = fs.engines().first().map(|engine| engine.name().into());
+    // Shared ranges are not repaired.
+    let engines = fs.engines().into_iter();
+    let engine = { engines }.find(|engine| !engine.keeps_sharing());
+    let engine = engine.map(|engine| engine.name().into());
     let plan = FilePlan {
         path: order.path.to_path_buf(),
         root_len: None,

@@ -1,10 +1,10 @@
 //! Files that share their data with reflinks and snapshots, by the command line.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::Write,
     os::unix::fs::{PermissionsExt, chown},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -13,10 +13,8 @@ use crate::common::{
     ForAnybody, NOBODY, Run, btrfs_progs, fragments, hashes, indef, make, scratch,
 };
 use scratch_fs::{ScratchFs, reflink, require};
+use serde_json::Value;
 use units::Bytes;
-
-/// It is never chosen by itself.
-const ENGINE: [&str; 2] = ["--engine", "btrfs-share-range"];
 
 /// Bytes of the files below that they have alone (`btrfs filesystem du`).
 fn exclusive(path: &Path) -> u64 {
@@ -51,17 +49,9 @@ fn loop_what_files_of_btrfs_share_moves_once_and_stays_shared() {
 
     let scanned = indef().args(["scan", "--json"]).arg(&dir).ran().json();
     assert_eq!(scanned["verdict"]["kind"], "worth-moving", "{scanned}");
-    let foreseen = indef()
-        .args(["run", "--json", "--dry-run"])
-        .args(ENGINE)
-        .arg(&dir)
-        .ran()
-        .json();
-    let foreseen_files = foreseen["files"].as_array().unwrap().iter();
-    let cost: u64 = foreseen_files
-        .map(|file| file["bytes_planned"].as_u64().unwrap())
-        .sum();
-    let ran = indef().args(["run", "--json"]).args(ENGINE).arg(&dir).ran();
+    let foreseen = indef().args(["plan", "--json"]).arg(&dir).ran().json();
+    let cost = foreseen["totals"]["cost_bytes"].as_u64().unwrap();
+    let ran = indef().args(["run", "--json"]).arg(&dir).ran();
     assert_eq!(ran.status, 0, "{ran:?}");
     let document = ran.json();
     let of = |name: &str| {
@@ -74,7 +64,7 @@ fn loop_what_files_of_btrfs_share_moves_once_and_stays_shared() {
     };
     assert_eq!(of("/alone")["engine"], "btrfs-share-range");
     assert_eq!(of("/alone")["holders"], 1);
-    assert_eq!(of("/later")["engine"], "btrfs-share-range");
+    assert_eq!(of("/later")["engine"], "btrfs-defrag-range");
     let moved = document["totals"]["bytes_relocated"].as_u64().unwrap();
     assert_eq!(
         moved,
@@ -90,12 +80,7 @@ fn loop_what_files_of_btrfs_share_moves_once_and_stays_shared() {
     for file in [&files[0], &files[1], &snap.join("a"), &snap.join("b")] {
         assert!(fragments(file) <= 24, "{}", fragments(file));
     }
-    let again = indef()
-        .args(["run", "--json"])
-        .args(ENGINE)
-        .arg(&dir)
-        .ran()
-        .json();
+    let again = indef().args(["run", "--json"]).arg(&dir).ran().json();
     assert_eq!(again["totals"]["bytes_relocated"], 0, "{again}");
     scratch.fsck().unwrap();
 }
@@ -154,7 +139,6 @@ fn loop_snapshots_of_many_small_files_get_no_metadata_of_their_own() {
     let before = metadata(scratch.path());
     let ran = indef()
         .args(["run", "--json", "--policy", "whole"])
-        .args(ENGINE)
         .arg(&dir)
         .ran();
     assert_eq!(ran.status, 0, "{ran:?}");
@@ -174,6 +158,210 @@ fn loop_snapshots_of_many_small_files_get_no_metadata_of_their_own() {
     assert!(after < before + (8 << 20), "{before}, then {after}");
 }
 
+/// A subvolume with one file, and snapshots of it, every other one read-only.
+fn with_snapshots(scratch: &ScratchFs, size: Bytes, snapshots: usize) -> PathBuf {
+    let dir = scratch.path().join("sub");
+    btrfs_progs(&["-q", "subvolume", "create"], &[&dir]);
+    make(&dir.join("file"), size, Bytes::kib(8));
+    for n in 0..snapshots {
+        let snap = scratch.path().join(format!("snap{n}"));
+        let how: &[&str] = match n % 2 {
+            0 => &["-q", "subvolume", "snapshot", "-r"],
+            _ => &["-q", "subvolume", "snapshot"],
+        };
+        btrfs_progs(how, &[&dir, &snap]);
+    }
+    scratch.sync().unwrap();
+    dir
+}
+
+/// The sum of a plan or run by this name.
+fn total(document: &Value, name: &str) -> u64 {
+    let sum = document["totals"][name].as_u64();
+    sum.unwrap_or_else(|| panic!("{name}: {document}"))
+}
+
+/// What a plan says is what a run does: the same ranges, and no more metadata.
+#[test]
+fn loop_a_plan_tells_the_price_of_what_is_shared_and_a_run_keeps_to_it() {
+    for (snapshots, size) in [(1, 24), (10, 16), (100, 8)] {
+        let Some(mut scratch) = scratch("btrfs") else {
+            return;
+        };
+        let dir = with_snapshots(&scratch, Bytes::mib(size), snapshots);
+        let contents = hashes(scratch.path());
+        let before = metadata(scratch.path());
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("night.plan");
+        let planned = indef()
+            .args(["plan", "--json", "-o"])
+            .args([&kept, &dir])
+            .ran();
+        assert_eq!(planned.status, 0, "{planned:?}");
+        let plan = planned.json();
+        let price = total(&plan, "metadata_bytes");
+        let data = total(&plan, "cost_bytes") - price;
+        assert!(price > 0 && price <= data, "{snapshots}: {price}");
+        assert_eq!(data, size << 20, "{snapshots}");
+        let chunks = plan["chunks"].as_array().unwrap();
+        assert!(chunks.iter().all(|chunk| chunk["holders"] == snapshots));
+        let ran = indef().args(["run", "--json", "--plan"]).arg(&kept).ran();
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let result = ran.json();
+        assert_eq!(total(&result, "bytes_relocated"), data, "{result}");
+        assert_eq!(
+            result["files"][0]["engine"], "btrfs-share-range",
+            "{result}"
+        );
+        assert_eq!(result["files"][0]["holders"], snapshots, "{result}");
+        scratch.remount().unwrap();
+        let grown = metadata(scratch.path()).saturating_sub(before);
+        eprintln!("{snapshots} snapshots: {price} B of metadata planned, {grown} B grown");
+        assert!(
+            grown <= price,
+            "{snapshots}: {grown} B, {price} B were planned"
+        );
+        assert_eq!(hashes(scratch.path()), contents, "{snapshots}");
+        assert_eq!(exclusive(&dir), 0, "{snapshots}");
+        let again = indef().args(["plan", "--json"]).arg(&dir).ran().json();
+        assert_eq!(total(&again, "cost_bytes"), 0, "{snapshots}: {again}");
+        scratch.fsck().unwrap();
+    }
+}
+
+/// Snapshots that are made after the plan would get metadata that it does not know of: a run writes no more than it said.
+#[test]
+fn loop_holders_that_a_plan_does_not_know_of_get_no_more_than_it_said() {
+    let Some(scratch) = scratch("btrfs") else {
+        return;
+    };
+    let dir = with_snapshots(&scratch, Bytes::mib(8), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("night.plan");
+    let planned = indef()
+        .args(["plan", "--json", "-o"])
+        .args([&kept, &dir])
+        .ran();
+    assert!(
+        total(&planned.json(), "cost_bytes") > 8 << 20,
+        "{planned:?}"
+    );
+    for n in 0..40 {
+        let snap = scratch.path().join(format!("later{n}"));
+        btrfs_progs(&["-q", "subvolume", "snapshot", "-r"], &[&dir, &snap]);
+    }
+    let many = fragments(&dir.join("file"));
+    let result = indef().args(["run", "--json", "--plan"]).arg(&kept).ran();
+    let result = result.json();
+    assert_eq!(result["files"][0]["reason"], "over-budget", "{result}");
+    assert_eq!(total(&result, "bytes_host_written"), 0, "{result}");
+    assert_eq!(fragments(&dir.join("file")), many);
+}
+
+/// A file of which parts are shared and others are not moves as a whole; and where the shared ones have to stay, the
+/// others move all the same, also in files without copy-on-write.
+#[test]
+fn loop_parts_that_nobody_shares_move_with_those_that_are_shared() {
+    let Some(mut scratch) = scratch("btrfs") else {
+        return;
+    };
+    let dir = scratch.path().join("sub");
+    btrfs_progs(&["-q", "subvolume", "create"], &[&dir]);
+    // Files there are written in place, and share with such files only.
+    let places = [dir.join("nocow"), scratch.path().join("nocow")];
+    for place in &places {
+        fs::create_dir(place).unwrap();
+        let flags = rustix::fs::IFlags::NOCOW;
+        rustix::fs::ioctl_setflags(File::open(place).unwrap(), flags).unwrap();
+    }
+    let [plain, pinned] = ["plain", "pinned"].map(|name| dir.join(name));
+    let in_place = places[0].join("in-place");
+    let clones = [("a", &plain), ("b", &pinned), ("nocow/c", &in_place)];
+    for (name, path) in clones {
+        make(path, Bytes::mib(8), Bytes::kib(8));
+        let clone = scratch.path().join(name);
+        reflink(path, &clone).unwrap();
+        // The other half is the file's own.
+        let clone = File::options().write(true).open(&clone).unwrap();
+        clone.set_len(4 << 20).unwrap();
+    }
+    let holder = File::open(scratch.path().join("b")).unwrap();
+    rustix::fs::ioctl_setflags(&holder, rustix::fs::IFlags::IMMUTABLE).unwrap();
+    drop(holder);
+    scratch.sync().unwrap();
+    let contents = hashes(scratch.path());
+    let plan = indef().args(["plan", "--json"]).arg(&dir).ran().json();
+    let planned = |path: &Path, reason: Option<&str>| -> u64 {
+        let chunks = plan["chunks"].as_array().unwrap().iter();
+        let of = chunks.filter(|chunk| {
+            chunk["path"] == path.to_str().unwrap() && chunk["reason"].as_str() == reason
+        });
+        of.map(|chunk| chunk["len_bytes"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(planned(&plain, None), 8 << 20, "{plan}");
+    for (path, reason) in [(&pinned, "holders-unreachable"), (&in_place, "shared")] {
+        assert_eq!(planned(path, None), 4 << 20, "{plan}");
+        assert_eq!(planned(path, Some(reason)), 4 << 20, "{plan}");
+    }
+    let ran = indef().args(["run", "--json"]).arg(&dir).ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let result = ran.json();
+    assert_eq!(total(&result, "bytes_relocated"), 16 << 20, "{result}");
+    scratch.remount().unwrap();
+    assert_eq!(hashes(scratch.path()), contents);
+    assert!(fragments(&plain) <= 64, "{}", fragments(&plain));
+    for path in [&pinned, &in_place] {
+        let left = fragments(path);
+        assert!((512..640).contains(&left), "{}: {left}", path.display());
+    }
+    for name in ["a", "b"] {
+        assert_eq!(exclusive(&scratch.path().join(name)), 0, "{name}");
+    }
+    let again = indef().args(["run", "--json"]).arg(&dir).ran().json();
+    assert_eq!(total(&again, "bytes_relocated"), 0, "{again}");
+    let holder = File::open(scratch.path().join("b")).unwrap();
+    rustix::fs::ioctl_setflags(&holder, rustix::fs::IFlags::empty()).unwrap();
+    drop(holder);
+    scratch.fsck().unwrap();
+}
+
+/// `--allow-unshare` moves the file alone, as it says.
+#[test]
+fn loop_sharing_is_given_up_on_request_only() {
+    let Some(mut scratch) = scratch("btrfs") else {
+        return;
+    };
+    let dir = with_snapshots(&scratch, Bytes::mib(4), 2);
+    let snapshot = scratch.path().join("snap0/file");
+    let many = fragments(&snapshot);
+    let ran = indef()
+        .args(["run", "--json", "--allow-unshare"])
+        .arg(&dir)
+        .ran();
+    let result = ran.json();
+    assert_eq!(
+        result["files"][0]["engine"], "btrfs-defrag-range",
+        "{result}"
+    );
+    assert_eq!(total(&result, "bytes_relocated"), 4 << 20, "{result}");
+    scratch.remount().unwrap();
+    assert_eq!(exclusive(&dir), 4 << 20);
+    assert_eq!(fragments(&snapshot), many);
+}
+
+/// The files of a snapshot that is read-only move with others, and are not planned by themselves.
+#[test]
+fn loop_a_plan_of_a_read_only_snapshot_says_that_it_is() {
+    let Some(scratch) = scratch("btrfs") else {
+        return;
+    };
+    with_snapshots(&scratch, Bytes::mib(2), 1);
+    let snapshot = scratch.path().join("snap0");
+    let plan = indef().args(["plan", "--json"]).arg(&snapshot).ran().json();
+    assert_eq!(total(&plan, "cost_bytes"), 0, "{plan}");
+    assert_eq!(plan["chunks"][0]["reason"], "read-only-mount", "{plan}");
+}
+
 /// Each holder is read to be compared, which counts like what is written.
 #[test]
 fn loop_what_is_read_of_holders_counts_in_budget_and_rate() {
@@ -189,12 +377,7 @@ fn loop_what_is_read_of_holders_counts_in_budget_and_rate() {
     }
     scratch.sync().unwrap();
     let run = |limit: [&str; 2]| {
-        let ran = indef()
-            .args(["run", "--json"])
-            .args(ENGINE)
-            .args(limit)
-            .arg(&dir)
-            .ran();
+        let ran = indef().args(["run", "--json"]).args(limit).arg(&dir).ran();
         assert_eq!(ran.status, 0, "{ran:?}");
         ran.json()
     };

@@ -4,13 +4,15 @@
 //! system gets a dozen.
 
 use std::{
-    env, fs, thread,
+    env, fs,
+    path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
 use crate::common::{
-    Ran, Run, ended, fragments, hashes, indef, indef_with_state, left_in, make, scratch, signal,
-    spawn,
+    Ran, Run, btrfs_progs, ended, fragments, hashes, indef, indef_with_state, left_in, make,
+    scratch, signal, spawn,
 };
 use rustix::process::Signal;
 use scratch_fs::{ScratchFs, reflink};
@@ -143,7 +145,7 @@ fn loop_two_signals_end_at_once() {
 }
 
 /// kill -9 at random moments: contents equal, no leftovers, clean, a new run completes. Each file may have `clones`,
-/// which the run is not told of.
+/// and all of them a snapshot, which the run is not told of.
 fn kills(kind: &str, clones: usize) {
     let Some(mut scratch) = scratch(kind) else {
         return;
@@ -153,10 +155,6 @@ fn kills(kind: &str, clones: usize) {
         .and_then(|n| n.parse().ok())
         .unwrap_or(12u64);
     let files = ["a", "b", "c"].map(|name| scratch.path().join(name));
-    let engine: &[&str] = match clones {
-        0 => &[],
-        _ => &["--engine", "btrfs-share-range"],
-    };
     let mut numbers = Numbers::new(count);
     // The duration of a whole run here, measured again whenever one completes.
     let mut whole = Duration::from_millis(400);
@@ -165,8 +163,10 @@ fn kills(kind: &str, clones: usize) {
         if early == count {
             break;
         }
+        let mut is_new = false;
         for (i, file) in files.iter().enumerate() {
             if !file.exists() || fragments(file) < 256 {
+                is_new = true;
                 make(file, Bytes::mib(4 + 2 * i as u64), Bytes::kib(8));
                 for clone in 0..clones {
                     reflink(file, &file.with_extension(clone.to_string())).unwrap();
@@ -174,11 +174,14 @@ fn kills(kind: &str, clones: usize) {
             }
         }
         scratch.sync().unwrap();
+        if clones > 0 && is_new {
+            snapshot_again(scratch.path());
+        }
         let free = settled_free(&scratch);
         let contents = hashes(scratch.path());
         let delay = whole.mul_f64(numbers.fraction());
         let begun = Instant::now();
-        let mut child = spawn(indef().args(["run", "--quiet"]).args(engine).args(&files));
+        let mut child = spawn(indef().args(["run", "--quiet"]).args(&files));
         thread::sleep(delay);
         let ended = child.try_wait().unwrap();
         child.kill().unwrap();
@@ -200,7 +203,7 @@ fn kills(kind: &str, clones: usize) {
         let lost = usize::from(scratch.path().join("lost+found").exists());
         assert_eq!(
             names,
-            files.len() * (1 + clones) + lost,
+            files.len() * (1 + clones) + usize::from(clones > 0) + lost,
             "{kind}: something is left behind"
         );
         scratch.sync().unwrap();
@@ -230,12 +233,22 @@ fn kills(kind: &str, clones: usize) {
     }
     eprintln!("{kind}: {early} runs killed, {late} were faster");
     assert_eq!(early, count, "too few runs were hit");
-    let ran = indef().arg("run").args(engine).args(&files).ran();
+    let ran = indef().arg("run").args(&files).ran();
     assert_eq!(ran.status, 0, "{kind}: {ran:?}");
     for file in &files {
         assert!(fragments(file) < 16, "{kind}: {}", fragments(file));
     }
     scratch.fsck().unwrap();
+}
+
+/// Make the snapshot of everything anew.
+fn snapshot_again(root: &Path) {
+    let snapshot = root.join("snapshot");
+    if snapshot.exists() {
+        btrfs_progs(&["-q", "subvolume", "delete", "-c"], &[&snapshot]);
+        btrfs_progs(&["-q", "subvolume", "sync"], &[root]);
+    }
+    btrfs_progs(&["-q", "subvolume", "snapshot", "-r"], &[root, &snapshot]);
 }
 
 /// Free bytes once the file system has freed deleted files (some do so in the background).

@@ -29,6 +29,7 @@ fn chunk(start: u64, len: u64) -> Chunk {
             cuts_end: true,
         },
         lets_go: None,
+        shared: None,
     }
 }
 
@@ -150,6 +151,25 @@ fn a_plan_that_gives_space_back_is_of_a_newer_version() {
     let (read_options, read_files) = read(&text).unwrap();
     assert_eq!(read_options, options);
     assert_eq!(read_files, files);
+}
+
+#[test]
+fn the_price_of_what_moves_with_others_is_kept() {
+    let options = PlanOptions::default();
+    let mut part = chunk(0, 4096);
+    part.cost = Bytes(4096 + 65_536);
+    part.shared = Some(SharedMove {
+        holders: 50,
+        metadata: Bytes(65_536),
+    });
+    let files = [file(b"/a", vec![part, chunk(8192, 4096)])];
+    let text = String::from_utf8(written(&options, &files)).unwrap();
+    assert_eq!(text.matches("metadata_bytes").count(), 1, "{text}");
+    assert_eq!(read(text.as_bytes()).unwrap().1, files);
+    // More than the cost that it is a part of.
+    let absurd = text.replace("\"metadata_bytes\":65536", "\"metadata_bytes\":999999999");
+    let (_, files) = read(absurd.as_bytes()).unwrap();
+    assert_eq!(files[0].metadata(), files[0].chunks[0].cost);
 }
 
 #[test]

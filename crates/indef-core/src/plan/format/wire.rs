@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange, PhysOffset};
 
 use super::{
-    super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, Weight},
+    super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, SharedMove, Weight},
     Absurd, ChunkFault,
 };
 use crate::{
@@ -170,6 +170,12 @@ pub(super) struct ChunkLine {
     /// Present only where space is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lets_go_bytes: Option<PhysOffset>,
+    /// Present only where other files move along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holders: Option<u64>,
+    /// Likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata_bytes: Option<Bytes>,
 }
 
 impl From<&Chunk> for ChunkLine {
@@ -197,6 +203,8 @@ impl From<&Chunk> for ChunkLine {
             gain: finite(chunk.gain),
             edges: (excess, cuts_start, cuts_end),
             lets_go_bytes: chunk.lets_go,
+            holders: chunk.shared.map(|shared| shared.holders),
+            metadata_bytes: chunk.shared.map(|shared| shared.metadata),
         }
     }
 }
@@ -236,6 +244,11 @@ impl ChunkLine {
                 cuts_end: self.edges.2,
             },
             lets_go: self.lets_go_bytes,
+            shared: self.holders.map(|holders| SharedMove {
+                holders,
+                // It is a part of the cost, whatever stands here.
+                metadata: self.metadata_bytes.unwrap_or_default().min(self.cost_bytes),
+            }),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Looking for holders, and changing them, one at a time: kernels are reported to loop in `add_all_parents` until the
 //! machine is restarted where threads do both to the same inodes or extents (docs/btrfs-kernel.md of bees, which
-//! knows of no version without). Comparisons may be at the same time.
+//! knows of no version without). Comparisons may be at the same time. This is for the threads of a process; a plan does
+//! not look where a run works.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

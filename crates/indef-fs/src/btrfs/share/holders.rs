@@ -27,7 +27,7 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{apart::looking, claims::Claim, select::FileParts};
 use crate::{
-    RangeCopier, Refusal, Target, map,
+    Refusal, Target, map,
     root::{is_regular, look_at, reopen},
 };
 
@@ -40,7 +40,7 @@ const MOST_PARTS: usize = 64 << 10;
 const MOST_PARTS_OF_ALL: usize = 1 << 20;
 
 /// A file that holds extents of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct HolderId {
     pub(super) subvolume: u64,
     pub(super) inode: u64,
@@ -72,6 +72,15 @@ pub(super) struct Found {
     pub(super) holders: Vec<Holder>,
     /// Extents that have to stay.
     pub(super) staying: BTreeMap<u64, SkipReason>,
+}
+
+/// What a look at a window asks while it goes on.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    /// Whether it is to end.
+    pub(super) is_stopping: &'a dyn Fn() -> bool,
+    /// Whether to move an extent with these holders costs more than the window may.
+    pub(super) is_too_costly: &'a dyn Fn(&BTreeSet<HolderId>) -> Result<bool, Refusal>,
 }
 
 /// Finds holders; buffers that are used again.
@@ -134,16 +143,14 @@ impl Finder {
         Ok(extents)
     }
 
-    /// Find everybody who holds an extent of these parts of the target, which lie in `hull`. Extents that are not
-    /// `claim`ed stay.
-    pub(super) fn find(
+    /// The target by itself: its layout around these parts of it, which lie in `hull`. Extents that are not `claim`ed
+    /// stay.
+    pub(super) fn alone(
         &mut self,
         target: &Target,
-        subvolume: u64,
         parts: Vec<ExtentPart>,
         hull: FileRange,
         claim: &Claim,
-        run: &dyn RangeCopier,
     ) -> Result<Found, Refusal> {
         let block = target.block_size;
         let around = FileRange::between(
@@ -151,10 +158,6 @@ impl Finder {
             FileOffset(hull.end().get().saturating_add(block.get())),
         );
         let layout = map(&target.file, &target.path, around, false, &mut self.mapper)?;
-        let own = HolderId {
-            subvolume,
-            inode: target.id.inode,
-        };
         let mut found = Found {
             target: FileParts {
                 parts,
@@ -168,14 +171,25 @@ impl Finder {
                 found.staying.insert(part.extent, SkipReason::Changed);
             }
         }
-        let references = self.references(target, own, &mut found, run)?;
+        Ok(found)
+    }
+
+    /// Find everybody who holds an extent of the target.
+    pub(super) fn find(
+        &mut self,
+        target: &Target,
+        own: HolderId,
+        mut found: Found,
+        asking: Asking<'_>,
+    ) -> Result<Found, Refusal> {
+        let references = self.references(target, own, &mut found, asking)?;
         if references.len() > MOST_HOLDERS {
             stay(&mut found, SkipReason::ManyHolders);
             return Ok(found);
         }
         let mut left = MOST_PARTS_OF_ALL;
         for (id, (first, last)) in references {
-            go_on(run)?;
+            go_on(asking.is_stopping)?;
             match self.holder(target, id, first, last) {
                 Ok(None) => {}
                 Ok(Some(holder)) if holder.has.parts.len() <= left => {
@@ -197,14 +211,16 @@ impl Finder {
     }
 
     /// Everybody but the target who refers to its extents: the first and the last place of each in its file. Ends
-    /// early where there are too many.
+    /// early where there are too many. Tells of none where each extent is too costly by itself: nothing would move,
+    /// and to look at many holders of many small files takes long.
     fn references(
         &mut self,
         target: &Target,
         own: HolderId,
         found: &mut Found,
-        run: &dyn RangeCopier,
+        asking: Asking<'_>,
     ) -> Result<BTreeMap<HolderId, (u64, u64)>, Refusal> {
+        let (mut shared, mut costly) = (false, true);
         let mut references = BTreeMap::new();
         let own_places: BTreeSet<u64> = (found.target.parts.iter())
             .map(|part| part.offset)
@@ -214,16 +230,17 @@ impl Finder {
             .filter(|extent| !found.staying.contains_key(extent))
             .collect();
         for extent in extents {
-            go_on(run)?;
+            go_on(asking.is_stopping)?;
             if references.len() > MOST_HOLDERS {
                 break;
             }
-            let mut elsewhere = false;
+            let (mut elsewhere, mut others) = (false, BTreeSet::new());
             let mut add = |id: HolderId, offset: u64| {
                 if id == own {
                     elsewhere |= !own_places.contains(&offset);
                     return;
                 }
+                others.insert(id);
                 let range = references.entry(id).or_insert((offset, offset));
                 range.0 = range.0.min(offset);
                 range.1 = range.1.max(offset);
@@ -249,9 +266,17 @@ impl Finder {
                 (Some(reason), _) => {
                     found.staying.insert(extent, reason);
                 }
+                (None, Ok(())) if !others.is_empty() => {
+                    shared = true;
+                    costly = costly && (asking.is_too_costly)(&others)?;
+                }
                 (None, Ok(())) => {}
                 (None, Err(error)) => return Err(refuse(target, error)),
             }
+        }
+        if shared && costly {
+            stay(found, SkipReason::MetadataCost);
+            references.clear();
         }
         Ok(references)
     }
@@ -281,10 +306,10 @@ impl Finder {
         target: &Target,
         extents: &BTreeSet<u64>,
         known: impl Fn(HolderId, u64) -> bool,
-        run: &dyn RangeCopier,
+        is_stopping: &dyn Fn() -> bool,
     ) -> Option<SkipReason> {
         for extent in extents {
-            if let Err(stopped) = go_on(run) {
+            if let Err(stopped) = go_on(is_stopping) {
                 return Some(stopped);
             }
             let mut stranger = false;
@@ -381,8 +406,8 @@ impl Holder {
 }
 
 /// Whether a look at holders, which may be very many, is to go on.
-fn go_on(run: &dyn RangeCopier) -> Result<(), SkipReason> {
-    match run.is_stopping() {
+fn go_on(is_stopping: &dyn Fn() -> bool) -> Result<(), SkipReason> {
+    match is_stopping() {
         true => Err(SkipReason::Stopped),
         false => Ok(()),
     }

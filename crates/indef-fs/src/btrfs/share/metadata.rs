@@ -70,8 +70,14 @@ impl Price {
     }
 }
 
+/// Leaves that so many items of a file fill.
+pub(super) const fn leaves(items: u64) -> u64 {
+    items / ITEMS
+}
+
 impl Ledger {
-    /// The price of a move for `holders` of a target in the subvolume `own`, each of which has so many items afterwards.
+    /// The price of a move for `holders` of a target in the subvolume `own`, each of which gets so many leaves for its
+    /// items beside the first.
     pub(super) fn price(
         &self,
         target: &Target,
@@ -121,7 +127,7 @@ impl Known {
             copies,
             ..Price::default()
         };
-        for (id, items) in others {
+        for (id, leaves) in others {
             let Some(subvolume) = self.subvolumes.get(&id.subvolume) else {
                 continue;
             };
@@ -131,7 +137,7 @@ impl Known {
             if subvolume.blocks + *blocks == 0 {
                 *blocks += u64::from(subvolume.tree.levels).saturating_sub(1);
             }
-            *blocks += u64::from(is_new) + items / ITEMS;
+            *blocks += u64::from(is_new) + leaves;
             // A tree of one block is its root, which is its own.
             let most = match subvolume.tree.levels {
                 0 => 0,
@@ -175,19 +181,19 @@ mod tests {
             ledger.charge(price);
             bytes.get() / LEAF
         };
-        let both = |inode, items| [(holder(300, inode), items), (holder(301, inode), items)];
+        let both = |inode, items| [300, 301].map(|one| (holder(one, inode), leaves(items)));
         // In each a leaf and a block above it, twice.
         assert_eq!(blocks(&both(320, 1)), 8);
         assert_eq!(blocks(&both(351, 1)), 0);
         assert_eq!(blocks(&both(352, 1)), 4);
         assert_eq!(blocks(&both(352, 450)), 8);
         // Two files of a subvolume.
-        assert_eq!(blocks(&[(holder(300, 1000), 1), (holder(300, 1001), 1)]), 2);
+        assert_eq!(blocks(&[(holder(300, 1000), 0), (holder(300, 1001), 0)]), 2);
     }
 
     #[test]
     fn no_tree_gets_more_than_it_has() {
-        let all = [(holder(300, 7), 100_000), (holder(301, 7), 1)];
+        let all = [(holder(300, 7), leaves(100_000)), (holder(301, 7), 0)];
         assert_eq!(known(1, 12).price(&all, 1).bytes(), Bytes((12 + 1) * LEAF));
         assert_eq!(known(0, 1).price(&all, 1).bytes(), Bytes::ZERO);
     }

@@ -38,16 +38,23 @@
 //!
 //! Parts of a file that nobody shares move afterwards in the way of that engine, with what is compressed. A file
 //! without shared extents is not taken at all, unless this engine was asked for by name; then it moves those, too.
+//!
+//! # What a plan knows
+//!
+//! A plan looks at a file as a relocation does ([`look`]), and reckons the same price ([`metadata`]), in the order in
+//! which files are moved. The price stands in the plan's cost, and each window asks the run for its part of that.
 
 mod apart;
 mod claims;
+mod foresee;
 mod holders;
+mod look;
 mod metadata;
 mod relocation;
 mod select;
 mod window;
 
-use indef_core::{SkipReason, layout::ExtentFlags};
+use indef_core::{SkipReason, layout::ExtentFlags, plan::SharedWindow};
 use linux_abi::{
     fiemap::Mapper,
     handle::{self, FileHandle},
@@ -78,7 +85,8 @@ impl BtrfsShareRange {
     /// # Errors
     ///
     /// [`SkipReason::NotPermitted`] without the privilege; [`SkipReason::NoEngine`] where sharing is to be given up,
-    /// and where the mount's options give a copy other properties than data has that may be shared.
+    /// where the mount's options give a copy other properties than data has that may be shared, and, unless it was
+    /// asked for by name, on Linux 6.2 and 6.3, of which some do not tell all holders.
     pub(crate) fn new(fs: &Filesystem, options: &EngineOptions) -> Result<Self, Refusal> {
         // Compression that cannot be refused, and data without checksums.
         let is_forced = fs.mount.as_ref().is_some_and(|mount| {
@@ -87,7 +95,8 @@ impl BtrfsShareRange {
         let is_plain = ["nodatasum", "nodatacow"]
             .iter()
             .any(|option| fs.has_mount_option(option));
-        if options.allow_unshare || options.reclaim || is_forced || is_plain {
+        let is_blind = matches!(fs.kernel, (6, 2 | 3)) && !options.by_name;
+        if options.allow_unshare || options.reclaim || is_forced || is_plain || is_blind {
             return Err(SkipReason::NoEngine.into());
         }
         let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH;
@@ -129,6 +138,24 @@ impl Relocator for BtrfsShareRange {
             }
             Err(error) => Err(target.error("look for the inode", None, error).into()),
         }
+    }
+
+    fn foresee(
+        &self,
+        target: &Target,
+        ranges: &[FileRange],
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Result<Vec<SharedWindow>, Refusal> {
+        let subvolume = subvolume(target)?;
+        let unshared = self.takes_unshared;
+        foresee::foresee(
+            &self.ledger,
+            target,
+            subvolume,
+            ranges,
+            unshared,
+            is_stopping,
+        )
     }
 
     fn begin<'a>(

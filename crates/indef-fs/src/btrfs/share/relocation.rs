@@ -11,10 +11,8 @@ use rustix::{
 use units::{Bytes, FileRange};
 
 use super::{
-    claims::{Claim, Claims},
-    holders::{Finder, Found, HolderId},
+    look::Look,
     metadata::Ledger,
-    select::{FileParts, select},
     window::{Place, Window},
 };
 use crate::{
@@ -27,8 +25,6 @@ use crate::{
     },
 };
 
-/// The bytes that are copied together: also the space that a copy takes before the old blocks are given up.
-const WINDOW: Bytes = Bytes::mib(16);
 /// Windows that are copied and written back: while one is compared, the next is on its way to the device.
 const COPIED: usize = 2;
 /// `FS_NOCOMP_FL` (linux/fs.h, v6.1), which rustix does not name.
@@ -37,19 +33,11 @@ const FS_NOCOMP_FL: u32 = 0x400;
 /// See [`crate::Relocator::begin`].
 pub(super) struct ShareRelocation<'a> {
     fs: &'a Filesystem,
-    /// Ranges that nobody shares move in the same way.
-    takes_unshared: bool,
-    /// Metadata that snapshots got.
-    ledger: &'a Ledger,
     target: &'a Target,
-    subvolume: u64,
     copier: &'a dyn RangeCopier,
     copy: File,
-    finder: Finder,
-    claims: Claims,
+    look: Look<'a>,
     mapper: Mapper,
-    /// Ranges that no window has taken yet.
-    ranges: VecDeque<FileRange>,
     /// Looked at, to be copied next.
     next: Option<Window>,
     /// Copied; the first has been written back if `settled`.
@@ -72,28 +60,14 @@ pub(super) fn begin<'a>(
     ranges: &[CountedRange],
     copier: &'a dyn RangeCopier,
 ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
-    let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
-    let ranges = ranges.iter().map(|counted| {
-        let range = counted.range.align_outward(target.block_size);
-        range.intersect(file)
-    });
-    let ranges: VecDeque<_> = ranges.filter(|range| !range.is_empty()).collect();
-    if ranges.is_empty() {
-        return Err(SkipReason::OutOfRange.into());
-    }
+    let ranges = ranges.iter().map(|counted| counted.range);
     let mut new = ShareRelocation {
         fs,
-        takes_unshared,
-        ledger,
         target,
-        subvolume,
         copier,
+        look: Look::at(ledger, target, subvolume, ranges, takes_unshared)?,
         copy: copy_beside(target)?,
-        finder: Finder::default(),
-        claims: Claims::on(&target.file)
-            .map_err(|error| target.error("ask for the file system", None, error))?,
         mapper: Mapper::default(),
-        ranges,
         next: None,
         copied: VecDeque::new(),
         settled: false,
@@ -104,7 +78,7 @@ pub(super) fn begin<'a>(
         moved_any: false,
     };
     new.next = new.look()?;
-    if new.next.is_none() && new.ranges.is_empty() {
+    if new.next.is_none() && new.look.is_done() {
         return match new.begin_rest() {
             Ok(rest) => Ok(Box::new(rest)),
             Err(refusal) => Err(new.told(refusal)),
@@ -132,75 +106,17 @@ fn copy_beside(target: &Target) -> Result<File, Refusal> {
 }
 
 impl<'a> ShareRelocation<'a> {
-    /// Take the next window from the ranges, and find its holders. `None` if nothing of it can move.
+    /// Look at the next window. `None` if nothing of it can move.
     fn look(&mut self) -> Result<Option<Window>, Refusal> {
-        let (mut asked, mut parts, mut bytes) = (Vec::new(), Vec::new(), Bytes::ZERO);
-        while bytes < WINDOW
-            && let Some(range) = self.ranges.pop_front()
-        {
-            let most = WINDOW - bytes;
-            let found = (self.finder).parts_of(self.target, self.subvolume, range, most)?;
-            let len: Bytes = found.iter().map(|part| Bytes(part.len)).sum();
-            bytes += len;
-            let mut part = range;
-            if len >= most
-                && let Some(last) = found.last()
-            {
-                // Cut after the last one.
-                let end = FileRange::new(last.offset, last.len).end().min(range.end());
-                part = FileRange::between(range.start, end);
-                let later = FileRange::between(end, range.end());
-                if !later.is_empty() {
-                    self.ranges.push_front(later);
-                }
-            }
-            asked.push(part);
-            parts.extend(found);
-        }
-        let (Some(first), Some(last)) = (asked.first(), asked.last()) else {
+        let copier = self.copier;
+        let Some(looked) = self.look.next(&|| copier.is_stopping())? else {
             return Ok(None);
         };
-        let hull = FileRange::between(first.start, last.end());
-        let claim = self.claims.take(parts.iter().map(|part| part.extent));
-        // Others may have moved them before they were claimed.
-        let mut now = Vec::new();
-        for range in &asked {
-            let most = Bytes(u64::MAX);
-            now.extend((self.finder).parts_of(self.target, self.subvolume, *range, most)?);
+        for (_, reason) in &looked.staying {
+            self.note(*reason);
         }
-        let found =
-            (self.finder).find(self.target, self.subvolume, now, hull, &claim, self.copier)?;
-        Ok(self.window(&asked, found, claim))
-    }
-
-    /// The runs of these ranges that can move.
-    fn window(&mut self, asked: &[FileRange], found: Found, claim: Claim) -> Option<Window> {
-        let Found {
-            target,
-            mut holders,
-            staying,
-        } = found;
-        let theirs: Vec<FileParts> = holders
-            .iter_mut()
-            .map(|holder| std::mem::take(&mut holder.has))
-            .collect();
-        let selected = select(asked, &target, &theirs, staying, self.takes_unshared);
-        for reason in selected.reasons {
-            self.note(reason);
-        }
-        self.rest.extend(others(asked, &selected.runs));
-        if selected.runs.is_empty() {
-            return None;
-        }
-        for (holder, has) in holders.iter_mut().zip(theirs) {
-            holder.has = has;
-        }
-        let (runs, segments) = (selected.runs, selected.segments);
-        let own = HolderId {
-            subvolume: self.subvolume,
-            inode: self.target.id.inode,
-        };
-        Some(Window::new(own, runs, target, holders, segments, claim))
+        self.rest.extend(looked.rest());
+        Ok(looked.window)
     }
 
     /// Remember why something that is shared was left out.
@@ -239,18 +155,20 @@ impl<'a> ShareRelocation<'a> {
         if room(self.target, wanted, window.average(), RESERVE) == Room::Short {
             return Err(SkipReason::NoSpace.into());
         }
-        let holders = window.holders(limit.bytes);
-        let price = (self.ledger.price(self.target, self.subvolume, holders))
-            .map_err(|error| self.target.error("look at the trees", None, error))?;
-        if price.bytes() > window.len() {
-            self.note(SkipReason::MetadataCost);
-            return Ok(Moved::default());
-        }
+        let price = match self.look.price(&window, limit.bytes)? {
+            Ok(price) => price,
+            Err(reason) => {
+                self.note(reason);
+                // Parts of it that nobody shares.
+                self.rest.extend(window.runs());
+                return Ok(Moved::default());
+            }
+        };
         self.copier.allow(Beyond {
             written: price.bytes(),
             ..Beyond::default()
         })?;
-        self.ledger.charge(price);
+        self.look.charge(&window, limit.bytes, price);
         let place = Place {
             target: self.target,
             copy: &self.copy,
@@ -268,7 +186,7 @@ impl<'a> ShareRelocation<'a> {
     /// Begin nothing more.
     fn end_with(&mut self, reason: SkipReason) {
         self.reason = Some(reason);
-        self.ranges.clear();
+        self.look.end();
         self.rest.clear();
         self.next = None;
     }
@@ -293,6 +211,7 @@ impl<'a> ShareRelocation<'a> {
             count: FragmentCount::default(),
             written: Bytes::ZERO,
         };
+        self.rest.sort_unstable();
         let rest: Vec<_> = self.rest.drain(..).map(|range| count(&range)).collect();
         if rest.is_empty() {
             return Err(SkipReason::NoGain.into());
@@ -305,7 +224,7 @@ impl<'a> ShareRelocation<'a> {
             return defrag.step(limit);
         }
         let mut moved = Moved::default();
-        let more = self.next.is_some() || !self.ranges.is_empty();
+        let more = self.next.is_some() || !self.look.is_done();
         if self.copied.len() < COPIED && more {
             match self.copy_next(limit) {
                 Ok(copied) => moved += copied,
@@ -322,10 +241,10 @@ impl<'a> ShareRelocation<'a> {
         if let Some(window) = self.copied.front_mut() {
             let mut is_changed = false;
             if !self.settled {
-                is_changed = window.settle(place, &mut self.finder, &mut self.mapper)?;
+                is_changed = window.settle(place, &mut self.look.finder, &mut self.mapper)?;
                 self.settled = true;
             }
-            match window.step(place, &mut self.finder, &mut self.mapper) {
+            match window.step(place, &mut self.look.finder, &mut self.mapper) {
                 Some(done) => {
                     moved += done.moved;
                     self.moved_any |= !done.moved.relocated.is_zero();
@@ -354,7 +273,7 @@ impl<'a> ShareRelocation<'a> {
             }
             return Ok(Step::Working(moved));
         }
-        if self.next.is_some() || !self.ranges.is_empty() {
+        if self.next.is_some() || !self.look.is_done() {
             return Ok(Step::Working(moved));
         }
         match self.begin_rest() {
@@ -392,33 +311,4 @@ impl Drop for ShareRelocation<'_> {
 /// Whether it is a limit of the run, which is told although something moved.
 fn is_limit(reason: SkipReason) -> bool {
     matches!(reason, SkipReason::Stopped | SkipReason::OverBudget)
-}
-
-/// The parts of `asked` that are in none of `runs` (both ordered, disjoint).
-fn others(asked: &[FileRange], runs: &[FileRange]) -> Vec<FileRange> {
-    let mut others = Vec::new();
-    for range in asked {
-        let mut place = range.start;
-        for run in runs.iter().filter(|run| run.overlaps(*range)) {
-            others.push(FileRange::between(place, run.start));
-            place = run.end();
-        }
-        others.push(FileRange::between(place, range.end()));
-    }
-    others.retain(|range| !range.is_empty());
-    others
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn everything_else_is_left_to_the_other_engine() {
-        let asked = [FileRange::new(0, 10), FileRange::new(20, 10)];
-        let runs = [FileRange::new(2, 3), FileRange::new(20, 10)];
-        let expected = [FileRange::new(0, 2), FileRange::new(5, 5)];
-        assert_eq!(others(&asked, &runs), expected);
-        assert_eq!(others(&asked, &[]), asked);
-    }
 }

@@ -5,7 +5,7 @@
 //! anybody refers to moves: it is *whole*. An extent of which somebody keeps a part, however small, would stay
 //! allocated, and the copy would come on top of it.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use indef_core::{
     SkipReason,
@@ -96,8 +96,8 @@ pub(super) struct Selected {
     pub(super) runs: Vec<FileRange>,
     /// For each holder its segments of these runs, by their place in the copy.
     pub(super) segments: Vec<Vec<Segment>>,
-    /// Why other parts that are shared stay.
-    pub(super) reasons: Vec<SkipReason>,
+    /// The other parts of the target, in order, and why they stay.
+    pub(super) staying: Vec<(FileRange, SkipReason)>,
 }
 
 /// Select the runs of `asked` (ordered, disjoint) that can move and have fewer fragments afterwards, in no file more.
@@ -142,7 +142,7 @@ pub(super) fn select(
         };
         return Selected {
             segments: segments.iter().map(inside).collect(),
-            reasons: found,
+            staying: found,
             runs,
         };
     }
@@ -272,20 +272,27 @@ fn segments(holder: &FileParts, whole: &BTreeMap<u64, Places>) -> Vec<Segment> {
     join(segments.flatten().collect())
 }
 
-/// The parts of the target that follow each other without one that stays, and the reasons for those.
+/// The parts of the target that follow each other without one that stays, and those that do, with their reasons.
 fn runs(
     asked: &[FileRange],
     target: &FileParts,
     staying: &BTreeMap<u64, SkipReason>,
-) -> (Vec<FileRange>, Vec<SkipReason>) {
+) -> (Vec<FileRange>, Vec<(FileRange, SkipReason)>) {
     let mut runs: Vec<FileRange> = Vec::new();
-    let mut reasons = BTreeSet::new();
+    let mut left: Vec<(FileRange, SkipReason)> = Vec::new();
     for range in asked {
         let mut begins = true;
         for part in parts_in(target, *range) {
             match staying.get(&part.extent) {
                 Some(reason) => {
-                    reasons.insert(*reason);
+                    match left.last_mut() {
+                        Some((range, same))
+                            if same == reason && range.end().get() == part.offset =>
+                        {
+                            range.len += Bytes(part.len);
+                        }
+                        _ => left.push((FileRange::new(part.offset, part.len), *reason)),
+                    }
                     begins = true;
                 }
                 None => {
@@ -300,7 +307,7 @@ fn runs(
             }
         }
     }
-    (runs, reasons.into_iter().collect())
+    (runs, left)
 }
 
 /// The parts of the target that begin in `range`.

@@ -35,7 +35,8 @@ use crate::{
 
 /// Bytes that all holders together compare in a step, if a unit is not the least one.
 const STEP: Bytes = Bytes::mib(64);
-const LEAST_UNIT: Bytes = Bytes::kib(256);
+/// Shorter ones are only made where a step has to be shorter.
+pub(super) const LEAST_UNIT: Bytes = Bytes::kib(256);
 /// How often a file is compared again that was written meanwhile.
 const TRIES: u32 = 4;
 
@@ -117,16 +118,40 @@ impl Window {
         self.runs.iter().map(|run| run.len).sum()
     }
 
-    /// The holders, each with the most items that it has of the window once it moved in units of `limit`.
-    pub(super) fn holders(&self, limit: Bytes) -> impl Iterator<Item = (HolderId, u64)> + '_ {
+    /// The holders, each with the items that it has of the window once it moved in units of `limit`.
+    pub(super) fn items(&self, limit: Bytes) -> impl Iterator<Item = (HolderId, u64)> + '_ {
+        let parts = equally_shared(&self.units_of(limit), &self.segments);
         let holders = self.holders.iter().zip(&self.segments);
         let sharing = holders.filter(|(_, segments)| !segments.is_empty());
         sharing.map(move |(holder, segments)| {
-            let units = segments
-                .iter()
-                .map(move |one| one.len.div_ceil(limit.min(UNIT)) + 1);
-            (holder.id, units.sum())
+            let items = segments.iter().map(|segment| {
+                let first = parts.partition_point(|part| part.end() <= segment.copy);
+                let end = segment.copy + segment.len;
+                let met = parts[first..].iter().take_while(|part| part.start < end);
+                met.count() as u64
+            });
+            (holder.id, items.sum())
         })
+    }
+
+    /// The runs, cut into units of at most `limit` if that can be.
+    fn units_of(&self, limit: Bytes) -> Vec<FileRange> {
+        let each = Bytes(STEP.get() / (self.holders.len() as u64 + 1));
+        let limit = limit.min(UNIT).min(each.max(LEAST_UNIT));
+        let mut units = Vec::new();
+        for range in &self.runs {
+            let mut rest = Some(*range);
+            while let Some(range) = rest {
+                let (unit, next) = cut(&self.layout, range, limit, usize::MAX);
+                units.push(unit);
+                rest = next;
+            }
+        }
+        units
+    }
+
+    pub(super) fn runs(&self) -> &[FileRange] {
+        &self.runs
     }
 
     /// Average length of the fragments.
@@ -139,16 +164,7 @@ impl Window {
     /// extents of its own, so that none is left in part where we are stopped.
     pub(super) fn copy(&mut self, place: Place<'_>, limit: Bytes) -> Result<Moved, Refusal> {
         let Place { target, copy, run } = place;
-        let each = Bytes(STEP.get() / (self.holders.len() as u64 + 1));
-        let limit = limit.min(UNIT).min(each.max(LEAST_UNIT));
-        for range in &self.runs {
-            let mut rest = Some(*range);
-            while let Some(range) = rest {
-                let (unit, next) = cut(&self.layout, range, limit, usize::MAX);
-                self.units.push_back(unit);
-                rest = next;
-            }
-        }
+        self.units = self.units_of(limit).into();
         let records = self.runs.iter().map(|run| CacheRecord::of(target, *run));
         self.cached = records.collect();
         let file = FileRange::new(0, target.size.get());
@@ -232,7 +248,10 @@ impl Window {
                 segments.any(|segment| segment.range().overlaps(at))
             })
         };
-        finder.strangers(place.target, &extents.collect(), known, place.run)
+        let run = place.run;
+        finder.strangers(place.target, &extents.collect(), known, &|| {
+            run.is_stopping()
+        })
     }
 
     fn unit(

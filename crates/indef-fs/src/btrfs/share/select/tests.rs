@@ -42,6 +42,10 @@ fn segment(copy: u64, file: u64, len: u64) -> Segment {
     }
 }
 
+fn has(found: &Selected, reason: SkipReason) -> bool {
+    found.staying.iter().any(|(_, here)| *here == reason)
+}
+
 fn selected(asked: &[FileRange], target: &FileParts, holders: &[FileParts]) -> Selected {
     select(asked, target, holders, BTreeMap::new(), false)
 }
@@ -52,12 +56,12 @@ fn a_snapshot_moves_along() {
     let found = selected(&[blocks(0, 3)], &target, std::slice::from_ref(&target));
     assert_eq!(found.runs, [blocks(0, 3)]);
     assert_eq!(found.segments, [[segment(0, 0, 3)]]);
-    assert!(found.reasons.is_empty());
+    assert!(found.staying.is_empty());
     // What nobody shares is for another engine, unless this one was asked for.
     let found = selected(&[blocks(0, 3)], &target, &[]);
     assert_eq!(
-        (found.runs, found.reasons),
-        (vec![], vec![SkipReason::NoGain])
+        (found.runs, found.staying),
+        (vec![], vec![(blocks(0, 3), SkipReason::NoGain)])
     );
     let found = select(&[blocks(0, 3)], &target, &[], BTreeMap::new(), true);
     assert_eq!(found.runs, [blocks(0, 3)]);
@@ -88,7 +92,7 @@ fn an_extent_of_which_somebody_keeps_a_part_stays() {
     let found = selected(&[blocks(0, 4)], &target, &[holder]);
     assert_eq!(found.runs, [blocks(1, 3)]);
     assert_eq!(found.segments, [[segment(2, 2, 2)]]);
-    assert_eq!(found.reasons, [SkipReason::HoldersDiffer]);
+    assert_eq!(found.staying, [(blocks(0, 1), SkipReason::HoldersDiffer)]);
     // A range that cuts an extent: the target itself would keep the rest.
     let target = file(&[(0, 2, 100, 0), (2, 1, 300, 0), (3, 1, 500, 0)]);
     let found = selected(&[blocks(1, 3)], &target, std::slice::from_ref(&target));
@@ -112,10 +116,7 @@ fn no_holder_gets_more_fragments() {
     let found = selected(&[blocks(0, 8)], &target, &[holder]);
     // 300 and 500 are nobody else's.
     assert_eq!(found.runs, []);
-    assert!(
-        found.reasons.contains(&SkipReason::HoldersDiffer),
-        "{found:?}"
-    );
+    assert!(has(&found, SkipReason::HoldersDiffer), "{found:?}");
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn extents_that_stay_for_a_known_reason_end_runs() {
         false,
     );
     assert_eq!(found.runs, [blocks(2, 2)]);
-    assert!(found.reasons.contains(&SkipReason::HoldersUnreachable));
+    assert!(has(&found, SkipReason::HoldersUnreachable));
     assert_eq!(found.segments, [[segment(2, 2, 2)]]);
 }
 

@@ -1,0 +1,168 @@
+//! Files that others share: which of their ranges can move together with these, and at what price.
+//!
+//! The walk plans them as if all could. Afterwards each is looked at as a run will, one after the other in the order in
+//! which runs move files, since what one file costs may be in the price of another. So a plan is the same every time,
+//! and costs what a run may write.
+
+use std::mem;
+
+use indef_core::{
+    SkipReason,
+    layout::ExtentFlags,
+    plan::{Chunk, Decision, FilePlan, SharedWindow, share},
+};
+use indef_engine::Cancel;
+use indef_fs::{EngineKind, Mapper, Mounts, Refusal, Roots, Target, TargetId, map};
+use units::FileRange;
+
+use super::{Planned, Planner, untouched_reason};
+use crate::{
+    claimed::is_free,
+    engines::Engines,
+    note::{Note, Notes},
+};
+
+/// Look at the files of a plan that others share. Those of which nothing is left to move are left out of it.
+pub(super) fn look(
+    planner: &Planner,
+    planned: &mut Planned,
+    engines: &Engines,
+    cancel: &Cancel,
+    notes: &dyn Notes,
+) {
+    let is_shared = |file: &FilePlan| {
+        let engine = file.engine.as_deref();
+        let kind = engine.and_then(|name| name.parse::<EngineKind>().ok());
+        kind.is_some_and(EngineKind::keeps_sharing) && file.migrating().next().is_some()
+    };
+    let mut order: Vec<usize> = (0..planned.files.len())
+        .filter(|index| is_shared(&planned.files[*index]))
+        .collect();
+    if order.is_empty() {
+        return;
+    }
+    let is_free = is_free(&planner.paths);
+    if let Err(why) = &is_free {
+        notes.note(Note::HoldersNotAsked(why));
+    }
+    let gain = |index: &usize| planned.files[*index].gain_per_byte();
+    order.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+    let mut left = Vec::new();
+    for index in order {
+        if cancel.is_cancelled() {
+            planned.summary.cancelled = true;
+            return;
+        }
+        let file = &mut planned.files[index];
+        let looked = match is_free {
+            Ok(()) => look_at(file, &planned.roots, engines, cancel),
+            Err(_) => leave_shared(file, &planned.roots, engines),
+        };
+        let failed = match looked {
+            Ok(()) => None,
+            Err(Refusal::Skip(reason)) => {
+                for chunk in file.chunks.iter_mut().filter(|chunk| chunk.migrates()) {
+                    chunk.decision = Decision::Skip(reason);
+                }
+                None
+            }
+            Err(failed) => Some(failed),
+        };
+        if failed.is_some() || untouched_reason(&file.chunks).is_some() {
+            left.push((index, failed));
+        }
+    }
+    leave_out(planner, planned, left, notes);
+}
+
+fn look_at(
+    file: &mut FilePlan,
+    roots: &Roots,
+    engines: &Engines,
+    cancel: &Cancel,
+) -> Result<(), Refusal> {
+    let Some(engine) = engines.sharing(file.dev) else {
+        return Ok(());
+    };
+    let target = open(file, roots)?;
+    match engine.admit(&target) {
+        Ok(()) => {
+            let windows = engine.foresee(&target, &file.runs(), &|| cancel.is_cancelled())?;
+            share(&mut file.chunks, &windows);
+            Ok(())
+        }
+        // The other one takes it.
+        Err(Refusal::Skip(SkipReason::Unsupported | SkipReason::NoEngine)) => {
+            leave_shared(file, roots, engines)
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn open(file: &FilePlan, roots: &Roots) -> Result<Target, Refusal> {
+    let (root, below) = file.place().ok_or(SkipReason::Changed)?;
+    let root = roots.get(root, Mounts::Stay)?;
+    let id = TargetId {
+        dev: file.dev,
+        inode: file.inode,
+    };
+    Target::look_beneath(&root, below, Some((id, file.born)))
+}
+
+/// Leave the file to the engine that moves what nobody shares.
+fn leave_shared(file: &mut FilePlan, roots: &Roots, engines: &Engines) -> Result<(), Refusal> {
+    let target = open(file, roots)?;
+    file.engine = engines.main(file.dev).map(|kind| kind.name().into());
+    let window = without_shared(file, &target)?;
+    share(&mut file.chunks, &[window]);
+    Ok(())
+}
+
+/// For an engine that leaves shared ranges alone: the chunks of which nobody shares anything.
+fn without_shared(file: &FilePlan, target: &Target) -> Result<SharedWindow, Refusal> {
+    let whole = FileRange::new(0, u64::MAX);
+    let layout = map(
+        &target.file,
+        &target.path,
+        whole,
+        false,
+        &mut Mapper::default(),
+    )?;
+    let is_shared = |chunk: &&Chunk| {
+        let mut extents = layout.clipped(chunk.range);
+        extents.any(|extent| extent.flags.contains(ExtentFlags::SHARED))
+    };
+    let (shared, alone): (Vec<&Chunk>, Vec<&Chunk>) = file.migrating().partition(is_shared);
+    Ok(SharedWindow {
+        asked: file.runs(),
+        alone: alone.iter().map(|chunk| chunk.range).collect(),
+        staying: { shared.iter() }
+            .map(|chunk| (chunk.range, SkipReason::Shared))
+            .collect(),
+        ..SharedWindow::default()
+    })
+}
+
+/// Leave files out of the plan, with a note about each.
+fn leave_out(
+    planner: &Planner,
+    planned: &mut Planned,
+    mut left: Vec<(usize, Option<Refusal>)>,
+    notes: &dyn Notes,
+) {
+    left.sort_unstable_by_key(|(index, _)| *index);
+    let mut left = left.into_iter().peekable();
+    for (index, file) in mem::take(&mut planned.files).into_iter().enumerate() {
+        match left.next_if(|(next, _)| *next == index) {
+            None => planned.files.push(file),
+            Some((_, Some(refusal))) => notes.note(Note::Refused {
+                path: &file.path,
+                refusal: &refusal,
+            }),
+            Some((_, None)) => {
+                let reason = untouched_reason(&file.chunks).unwrap_or(SkipReason::NoGain);
+                planner.leave(planned, file, reason, notes);
+            }
+        }
+    }
+}
