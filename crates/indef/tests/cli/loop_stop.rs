@@ -235,8 +235,10 @@ fn kills(kind: &str, clones: usize) {
     assert_eq!(early, count, "too few runs were hit");
     let ran = indef().arg("run").args(&files).ran();
     assert_eq!(ran.status, 0, "{kind}: {ran:?}");
+    // What a kill left shared by some holders only is cut off from its neighbours.
+    let most = if clones > 0 { 64 } else { 16 };
     for file in &files {
-        assert!(fragments(file) < 16, "{kind}: {}", fragments(file));
+        assert!(fragments(file) < most, "{kind}: {}", fragments(file));
     }
     scratch.fsck().unwrap();
 }

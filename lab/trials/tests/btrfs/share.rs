@@ -100,6 +100,10 @@ fn together(snapshots: usize, reflinks: usize, size: Bytes) {
     let family = Family::new(&bench, size, snapshots, reflinks);
     let states = family.states();
     let before = used(&mut bench);
+    let held: Vec<(u64, u64)> = family
+        .all()
+        .map(|path| exclusive_and_shared(path))
+        .collect();
     let names = bench.names();
     let begun = std::time::Instant::now();
     let done = bench.must_relocate(&family.path, Policy::Whole);
@@ -118,9 +122,12 @@ fn together(snapshots: usize, reflinks: usize, size: Bytes) {
         assert!(state.fragments <= 4, "{} fragments", state.fragments);
         assert_eq!(state.layout, now[0].layout, "they share the same blocks");
     }
-    for path in family.all() {
-        assert_eq!(exclusive_and_shared(path).0, 0, "{}", path.display());
-    }
+    let holds: Vec<(u64, u64)> = family
+        .all()
+        .map(|path| exclusive_and_shared(path))
+        .collect();
+    assert_eq!(holds, held, "exclusive and shared bytes of all");
+    assert!(holds.iter().all(|(exclusive, _)| *exclusive == 0));
     // A second run finds nothing to do.
     match bench.relocate(&family.path, Policy::Sequential) {
         Err(Refusal::Skip(SkipReason::Contiguous)) => {}
@@ -143,6 +150,53 @@ fn loop_ten_snapshots_and_ten_reflinks_move_along() {
 #[test]
 fn loop_a_hundred_snapshots_move_along() {
     together(100, 3, Bytes::mib(8));
+}
+
+/// What each subvolume refers to, and what it has alone, as its quota group counts it.
+fn quota_groups(root: &Path) -> Vec<(String, u64, u64)> {
+    let output = std::process::Command::new("btrfs")
+        .args(["qgroup", "show", "--raw", "--sync"])
+        .arg(root)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("0/"));
+    let parsed = rows.map(|line| {
+        let mut words = line.split_whitespace();
+        let mut next = || words.next().unwrap();
+        let name = next().to_owned();
+        (name, next().parse().unwrap(), next().parse().unwrap())
+    });
+    parsed.collect()
+}
+
+/// Quota groups count the same as before, but for the metadata.
+#[test]
+fn loop_quota_groups_count_what_is_shared_as_before() {
+    let Some(mut bench) = bench("") else { return };
+    let root = bench.fs.path().to_str().unwrap().to_owned();
+    btrfs(&["quota", "enable", &root]);
+    let family = Family::new(&bench, Bytes::mib(16), 4, 2);
+    btrfs(&["quota", "rescan", "-w", &root]);
+    let states = family.states();
+    let before = quota_groups(bench.fs.path());
+    assert_eq!(before.len(), 1 + 1 + 4, "{before:?}");
+    bench.must_relocate(&family.path, Policy::Whole);
+    // Until deleted files and old blocks are gone.
+    used(&mut bench);
+    let after = quota_groups(bench.fs.path());
+    for (old, new) in before.iter().zip(&after) {
+        assert_eq!(old.0, new.0);
+        let changed = old.1.abs_diff(new.1).max(old.2.abs_diff(new.2));
+        assert!(changed < 1 << 20, "{old:?}, then {new:?}");
+    }
+    assert_eq!(before.len(), after.len());
+    let now: Vec<State> = states.iter().map(State::check).collect();
+    for state in &now {
+        assert_eq!(state.layout, now[0].layout);
+    }
+    // It counts the groups, too.
+    bench.fs.fsck().unwrap();
 }
 
 /// Reflinks of parts, at other places.
