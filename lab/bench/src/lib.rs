@@ -25,6 +25,7 @@ mod probe_gain;
 mod profile;
 mod report;
 mod scan;
+mod shared;
 mod stage;
 mod state;
 mod target;
@@ -56,6 +57,8 @@ pub enum Bench {
     Writers(writers::WritersArgs),
     /// Cloning, copying and deleting a file in 65,536 extents, against one in one
     Upkeep(Common),
+    /// Files of Btrfs that snapshots share, against btrfs filesystem defragment -r: space, extents, time
+    Shared(Common),
     /// The part of a SQLite or RocksDB database that has to move
     Databases(Common),
     /// The cost of tracing for fio, at each layer
@@ -105,6 +108,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         | Bench::Core(common)
         | Bench::Memory(common)
         | Bench::Upkeep(common)
+        | Bench::Shared(common)
         | Bench::Databases(common)
         | Bench::Flashd(common)
         | Bench::Target(common) => common,
@@ -148,6 +152,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Profile(args) => one("profile", &|report| profile::measure(args, report))?,
         Bench::Scan(_) => one("scan", &|report| scan::measure(common, report))?,
         Bench::Upkeep(_) => one("upkeep", &|report| upkeep::measure(common, report))?,
+        Bench::Shared(_) => one("shared", &|report| shared::measure(common, report))?,
         Bench::Databases(_) => one("databases", &|report| databases::measure(common, report))?,
         Bench::Overhead(args) => one("overhead", &|report| overhead::measure(args, report))?,
         Bench::Flashd(_) => one("flashd", &|report| flashd::measure(common, report))?,

@@ -29,6 +29,9 @@ pub(super) enum Files {
     Folders(u32, u32),
     /// One file, 32 × 4 KiB and then 128 KiB, repeating.
     HalfContiguous(Bytes),
+    /// One file of this size in fragments of 4 KiB, in a subvolume (Btrfs) of which there are so many snapshots, all
+    /// read-only.
+    Snapshots(Bytes, u32),
     /// A tree of this many files of up to 32 KiB, every tenth in two fragments.
     Tree(u32),
     /// As large a tree of files in this many fragments each, without content.
@@ -45,6 +48,8 @@ pub(super) struct StartState {
 
 /// The folder on the file system that holds the files.
 pub(super) const FOLDER: &str = "data";
+/// Its snapshots have this name, and a number.
+pub(super) const SNAPSHOT: &str = "snapshot-";
 
 impl StartState {
     /// The image in this state, made now unless `images` has it from an earlier invocation.
@@ -60,10 +65,20 @@ impl StartState {
         }
         let mut scratch = builder.build()?;
         let folder = scratch.path().join(FOLDER);
-        fs::create_dir(&folder)?;
+        match self.files {
+            Files::Snapshots(..) => subvolume(&["create"], &[&folder])?,
+            _ => fs::create_dir(&folder)?,
+        }
         self.fill(&folder)
             .with_context(|| format!("cannot make {}", self.name()))?;
         scratch.sync()?;
+        if let Files::Snapshots(_, snapshots) = self.files {
+            for number in 0..snapshots {
+                let snapshot = scratch.path().join(format!("{SNAPSHOT}{number}"));
+                subvolume(&["snapshot", "-r"], &[&folder, &snapshot])?;
+            }
+            scratch.sync()?;
+        }
         scratch.unmount()?;
         // The image is either complete or absent.
         let unfinished = image.with_extension("unfinished");
@@ -89,6 +104,7 @@ impl StartState {
             Files::Many(files) => format!("many-{files}"),
             Files::Folders(folders, files) => format!("many-{folders}-{files}"),
             Files::HalfContiguous(size) => format!("half-{}", size.get()),
+            Files::Snapshots(size, snapshots) => format!("snapshots-{}-{snapshots}", size.get()),
             Files::Tree(files) => format!("tree-{files}"),
             Files::Scattered(files, pieces) => format!("scattered-{files}-{pieces}"),
         };
@@ -106,7 +122,7 @@ impl StartState {
         };
         let piece = Bytes::kib(4);
         match self.files {
-            Files::Single(size) => single(size, piece),
+            Files::Single(size) | Files::Snapshots(size, _) => single(size, piece),
             Files::Plain(size) => plain(&folder.join("file"), size),
             Files::Pieces(size, piece) => single(size, piece),
             Files::Many(files) => many(folder, 0..files),
@@ -122,6 +138,19 @@ impl StartState {
             Files::Scattered(files, pieces) => scattered(folder, files, pieces),
         }
     }
+}
+
+/// `btrfs subvolume`.
+fn subvolume(arguments: &[&str], paths: &[&Path]) -> Result<()> {
+    let mut command = Command::new("btrfs");
+    let output = command
+        .args(["-q", "subvolume"])
+        .args(arguments)
+        .args(paths)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {said}");
+    Ok(())
 }
 
 fn many(folder: &Path, files: Range<u32>) -> io::Result<()> {
