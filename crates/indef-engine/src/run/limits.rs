@@ -60,13 +60,6 @@ impl Surplus {
         surplus.is_none_or(|surplus| surplus.reserve(bytes) || of_plans.reserve(bytes))
     }
 
-    /// Take this many of them alone, if there is a requested budget.
-    pub(super) fn take(&self, bytes: Bytes) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|surplus| surplus.reserve(bytes))
-    }
-
     /// Whether there is a requested budget.
     pub(super) fn is_limited(&self) -> bool {
         self.0.is_some()

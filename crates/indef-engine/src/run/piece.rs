@@ -244,8 +244,8 @@ impl RangeCopier for Meter<'_, '_> {
         if !more.written.is_zero() && !has_room() {
             return Err(SkipReason::NoSpace);
         }
-        // Plans know what is written, as an upper bound.
-        if !run.budget.reserve(more.written) && !run.surplus.take(more.written) {
+        // Plans know what is written, as an upper bound: there is no more, whatever was requested.
+        if !run.budget.reserve(more.written) {
             return Err(SkipReason::OverBudget);
         }
         if !run.surplus.reserve(more.read, &run.budget) {
