@@ -2,7 +2,6 @@
 
 use units::{Bytes, FileRange, PhysOffset};
 
-use super::SharedMove;
 use crate::{SkipReason, layout::FragmentCount};
 
 /// The decision of a plan about a chunk.
@@ -12,6 +11,15 @@ pub enum Decision {
     Migrate,
     /// Leave it, for this reason.
     Skip(SkipReason),
+}
+
+/// The cost of a chunk to other files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedMove {
+    /// Other files that move along, at most at one place of the file.
+    pub holders: u64,
+    /// Metadata that is written for them, at most; a part of the chunk's cost.
+    pub metadata: Bytes,
 }
 
 /// One access range that a plan decided on, or a request-sized piece of a long one. Neighbours of one

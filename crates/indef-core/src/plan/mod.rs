@@ -26,7 +26,7 @@ mod shared;
 mod truncate;
 mod windows;
 
-pub use chunk::{Chunk, Decision, Edges};
+pub use chunk::{Chunk, Decision, Edges, SharedMove};
 pub use facts::FileFacts;
 pub use file_plan::{BirthTime, FilePlan, PlanTotals, split_at_root};
 pub use limit::{Limited, limit};
@@ -37,7 +37,7 @@ pub use policy::plan_file;
 pub use ranking::{Moved, Ranking};
 pub use reclaim::{LEAST_COMPRESSED, RECLAIM_RATIO, keeps_extent, reclaim_file};
 pub use safety::predicted_fragments;
-pub use shared::{SharedMove, SharedWindow, share};
+pub use shared::{SharedWindow, share};
 pub use truncate::truncate_on;
 
 #[cfg(test)]

@@ -7,17 +7,8 @@
 
 use units::{Bytes, FileRange};
 
-use super::{Chunk, Decision, safety::keep_promise_from_edges};
+use super::{Chunk, Decision, SharedMove, safety::keep_promise_from_edges};
 use crate::SkipReason;
-
-/// The cost of a chunk to other files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedMove {
-    /// Other files that move along, at most at one place of the file.
-    pub holders: u64,
-    /// Metadata that is written for them, at most; a part of the chunk's cost.
-    pub metadata: Bytes,
-}
 
 /// What was found about a part of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

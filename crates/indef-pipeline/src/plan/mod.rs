@@ -180,7 +180,21 @@ impl Planner {
         };
         let mut planned = self.walk(roots, &basis, cancel, notes);
         truncate_on(&mut planned.files, &options, accesses.is_some());
-        shared::look(self, &mut planned, &engines, cancel, notes);
+        let (files, roots) = (&mut planned.files, &planned.roots);
+        for (file, failed) in shared::look(files, &self.paths, roots, &engines, cancel, notes) {
+            match (failed, untouched_reason(&file.chunks)) {
+                (Some(refusal), _) => notes.note(Note::Refused {
+                    path: &file.path,
+                    refusal: &refusal,
+                }),
+                (None, reason) => {
+                    let reason = reason.unwrap_or(SkipReason::NoGain);
+                    self.note_untouched(&file, reason, notes);
+                    self.count_untouched(&mut planned, file, reason);
+                }
+            }
+        }
+        planned.summary.cancelled |= cancel.is_cancelled();
         planned.limited = limit(&mut planned.files, &options);
         for file in &planned.files {
             planned.totals.add(file);
@@ -275,11 +289,6 @@ impl Planner {
     }
 
     /// Nothing of this file moves.
-    fn leave(&self, planned: &mut Planned, plan: FilePlan, reason: SkipReason, notes: &dyn Notes) {
-        self.note_untouched(&plan, reason, notes);
-        self.count_untouched(planned, plan, reason);
-    }
-
     fn note_untouched(&self, plan: &FilePlan, reason: SkipReason, notes: &dyn Notes) {
         notes.note(Note::Untouched {
             plan,

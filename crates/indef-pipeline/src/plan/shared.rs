@@ -4,7 +4,7 @@
 //! which runs move files, since what one file costs may be in the price of another. So a plan is the same every time,
 //! and costs what a run may write.
 
-use std::mem;
+use std::{collections::BTreeMap, mem, path::PathBuf};
 
 use indef_core::{
     SkipReason,
@@ -15,48 +15,52 @@ use indef_engine::Cancel;
 use indef_fs::{EngineKind, Mapper, Mounts, Refusal, Roots, Target, TargetId, map};
 use units::FileRange;
 
-use super::{Planned, Planner, untouched_reason};
+use super::decide::untouched_reason;
 use crate::{
     claimed::is_free,
     engines::Engines,
     note::{Note, Notes},
 };
 
-/// Look at the files of a plan that others share. Those of which nothing is left to move are left out of it.
+/// A file that is left out of a plan; with the failure, if there was one.
+pub(super) type LeftOut = (FilePlan, Option<Refusal>);
+
+/// Look at those of the files below `paths` that others share. Returns those of which nothing is left to move, which are
+/// taken out.
 pub(super) fn look(
-    planner: &Planner,
-    planned: &mut Planned,
+    files: &mut Vec<FilePlan>,
+    paths: &[PathBuf],
+    roots: &Roots,
     engines: &Engines,
     cancel: &Cancel,
     notes: &dyn Notes,
-) {
+) -> Vec<LeftOut> {
     let is_shared = |file: &FilePlan| {
         let engine = file.engine.as_deref();
         let kind = engine.and_then(|name| name.parse::<EngineKind>().ok());
         kind.is_some_and(EngineKind::keeps_sharing) && file.migrating().next().is_some()
     };
-    let mut order: Vec<usize> = (0..planned.files.len())
-        .filter(|index| is_shared(&planned.files[*index]))
+    let mut order: Vec<usize> = (0..files.len())
+        .filter(|index| is_shared(&files[*index]))
         .collect();
     if order.is_empty() {
-        return;
+        return Vec::new();
     }
-    let is_free = is_free(&planner.paths);
+    let is_free = is_free(paths);
     if let Err(why) = &is_free {
         notes.note(Note::HoldersNotAsked(why));
     }
-    let gain = |index: &usize| planned.files[*index].gain_per_byte();
+    let gain = |index: &usize| files[*index].gain_per_byte();
     order.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
-    let mut left = Vec::new();
+    let mut left = BTreeMap::new();
     for index in order {
         if cancel.is_cancelled() {
-            planned.summary.cancelled = true;
-            return;
+            break;
         }
-        let file = &mut planned.files[index];
+        let file = &mut files[index];
         let looked = match is_free {
-            Ok(()) => look_at(file, &planned.roots, engines, cancel),
-            Err(_) => leave_shared(file, &planned.roots, engines),
+            Ok(()) => look_at(file, roots, engines, cancel),
+            Err(_) => leave_shared(file, roots, engines),
         };
         let failed = match looked {
             Ok(()) => None,
@@ -69,10 +73,17 @@ pub(super) fn look(
             Err(failed) => Some(failed),
         };
         if failed.is_some() || untouched_reason(&file.chunks).is_some() {
-            left.push((index, failed));
+            left.insert(index, failed);
         }
     }
-    leave_out(planner, planned, left, notes);
+    let mut out = Vec::new();
+    for (index, file) in mem::take(files).into_iter().enumerate() {
+        match left.remove(&index) {
+            None => files.push(file),
+            Some(failed) => out.push((file, failed)),
+        }
+    }
+    out
 }
 
 fn look_at(
@@ -141,28 +152,4 @@ fn without_shared(file: &FilePlan, target: &Target) -> Result<SharedWindow, Refu
             .collect(),
         ..SharedWindow::default()
     })
-}
-
-/// Leave files out of the plan, with a note about each.
-fn leave_out(
-    planner: &Planner,
-    planned: &mut Planned,
-    mut left: Vec<(usize, Option<Refusal>)>,
-    notes: &dyn Notes,
-) {
-    left.sort_unstable_by_key(|(index, _)| *index);
-    let mut left = left.into_iter().peekable();
-    for (index, file) in mem::take(&mut planned.files).into_iter().enumerate() {
-        match left.next_if(|(next, _)| *next == index) {
-            None => planned.files.push(file),
-            Some((_, Some(refusal))) => notes.note(Note::Refused {
-                path: &file.path,
-                refusal: &refusal,
-            }),
-            Some((_, None)) => {
-                let reason = untouched_reason(&file.chunks).unwrap_or(SkipReason::NoGain);
-                planner.leave(planned, file, reason, notes);
-            }
-        }
-    }
 }
