@@ -17,7 +17,7 @@
 
 use units::Bytes;
 
-use super::{Decision, FilePlan, safety::keep_promise_from_edges};
+use super::{Decision, FilePlan, safety::keep_promise_from_edges, shared::pay_again};
 use crate::SkipReason;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -124,22 +124,27 @@ pub fn keep_paying(files: &mut [FilePlan], terms: &Terms, days: f64, by: SavedBy
         false => 0.0,
     };
     for file in files {
-        let mut is_cut = false;
-        for group in groups(file, by) {
-            let saved_a_day = a_day(group.saved);
-            let payback = terms.payback_days(group.bytes, saved_a_day, by);
-            if payback <= terms.within_days {
-                continue;
+        // What is left of a file may have to pay for more: metadata that chunks share, which one of them pays for.
+        loop {
+            let mut is_cut = false;
+            for group in groups(file, by) {
+                let saved_a_day = a_day(group.saved);
+                let payback = terms.payback_days(group.bytes, saved_a_day, by);
+                if payback <= terms.within_days {
+                    continue;
+                }
+                paying.late_bytes = paying.late_bytes.saturating_add(group.bytes);
+                paying.late_days = paying.late_days.min(payback);
+                is_cut = true;
+                for index in group.chunks {
+                    file.chunks[index].decision = Decision::Skip(SkipReason::PaysTooLate);
+                }
             }
-            paying.late_bytes = paying.late_bytes.saturating_add(group.bytes);
-            paying.late_days = paying.late_days.min(payback);
-            is_cut = true;
-            for index in group.chunks {
-                file.chunks[index].decision = Decision::Skip(SkipReason::PaysTooLate);
+            if !is_cut {
+                break;
             }
-        }
-        if is_cut {
             keep_promise_from_edges(&mut file.chunks, SkipReason::PaysTooLate);
+            pay_again(&mut file.chunks);
         }
         // What the promise dropped saves nothing.
         for group in groups(file, by) {
@@ -187,7 +192,7 @@ mod tests {
     use units::FileRange;
 
     use super::*;
-    use crate::plan::{Chunk, Edges};
+    use crate::plan::{Chunk, Edges, SharedMove};
 
     const TERMS: Terms = Terms {
         within_days: 10.0,
@@ -213,6 +218,7 @@ mod tests {
                 cuts_end: false,
             },
             lets_go: None,
+            shared: None,
         }
     }
 
@@ -273,6 +279,57 @@ mod tests {
         let paying = keep_paying(&mut files, &TERMS, 2.0, SavedBy::Requests);
         assert_eq!((paying.bytes, paying.requests_a_day), (Bytes::ZERO, 0.0));
         assert!((paying.late_days - 1000.0 / 15.0).abs() < 1e-9);
+    }
+
+    /// Each of them would pay for itself, but not one for the metadata that others get.
+    #[test]
+    fn nothing_moves_without_what_others_get_for_it() {
+        let mib = 1 << 20;
+        let plan = |metadata: u64| {
+            let mut chunks: Vec<Chunk> =
+                (0..3).map(|at| chunk(2 * at, mib, 100, 10, 1e9)).collect();
+            for chunk in &mut chunks {
+                chunk.shared = Some(SharedMove {
+                    holders: 1,
+                    metadata: Bytes::ZERO,
+                });
+            }
+            chunks[0].cost = Bytes(mib + metadata);
+            chunks[0].shared = Some(SharedMove {
+                holders: 1,
+                metadata: Bytes(metadata),
+            });
+            let mut files = [file(chunks)];
+            keep_paying(&mut files, &TERMS, 1.0, SavedBy::Time);
+            let [file] = files;
+            let moving = file.chunks.iter().filter(|chunk| chunk.migrates());
+            let of_others = moving.clone().filter_map(|chunk| chunk.shared);
+            let paid: u64 = of_others.map(|shared| shared.metadata.get()).sum();
+            (moving.count(), paid)
+        };
+        assert_eq!(plan(mib), (3, mib));
+        let all = 1 << 40;
+        assert_eq!(plan(all), (0, 0));
+        // A fragment that is cold takes the payer along; another one pays then.
+        let mut chunks: Vec<Chunk> = (0..2).map(|at| chunk(2 * at, mib, 100, 10, 1e9)).collect();
+        for (chunk, metadata) in chunks.iter_mut().zip([mib, 0]) {
+            chunk.cost = Bytes(mib + metadata);
+            chunk.shared = Some(SharedMove {
+                holders: 1,
+                metadata: Bytes(metadata),
+            });
+        }
+        chunks[0].gain = 1.0;
+        let mut files = [file(chunks)];
+        let paying = keep_paying(&mut files, &TERMS, 1.0, SavedBy::Time);
+        let [_, second] = &files[0].chunks[..] else {
+            panic!("{files:?}")
+        };
+        assert!(!files[0].chunks[0].migrates() && second.migrates());
+        assert_eq!(
+            (second.cost, paying.bytes),
+            (Bytes(2 * mib), Bytes(2 * mib))
+        );
     }
 
     #[test]
