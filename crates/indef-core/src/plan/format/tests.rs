@@ -153,6 +153,26 @@ fn a_plan_that_gives_space_back_is_of_a_newer_version() {
     assert_eq!(read_files, files);
 }
 
+/// `xfs-swap-extents` writes all of a file, whatever is to move; `xfs-offload` writes twice.
+#[test]
+fn the_price_of_a_whole_file_is_kept() {
+    let options = PlanOptions::default();
+    let plan = |costs: [u64; 2]| {
+        let [mut first, mut second] = [chunk(0, 4096), chunk(8192, 4096)];
+        (first.cost, second.cost) = (Bytes(costs[0]), Bytes(costs[1]));
+        let files = [file(b"/a", vec![first, second])];
+        (written(&options, &files), files)
+    };
+    let size = plan([0, 0]).1[0].size.get();
+    assert!(size > 4 * 4096);
+    for costs in [[size, 0], [2 * 4096, 2 * 4096]] {
+        let (text, files) = plan(costs);
+        assert_eq!(read(&text).unwrap().1, files);
+    }
+    let wrong = plan([4096, 2 * 4096 + 1]).0;
+    assert!(read(&wrong).is_err(), "a second one pays for itself");
+}
+
 #[test]
 fn the_price_of_what_moves_with_others_is_kept() {
     let options = PlanOptions::default();
@@ -287,7 +307,7 @@ fn damage_names_its_line_and_what_to_do() {
         ("\"len_bytes\":4096", "\"len_bytes\":0", 2, "is empty"),
         (
             "\"cost_bytes\":4096",
-            "\"cost_bytes\":4097",
+            "\"cost_bytes\":999999999999",
             2,
             "costs more",
         ),
