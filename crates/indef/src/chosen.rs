@@ -11,7 +11,6 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use indef_engine::collect::Select;
 use indef_pipeline::{mounts::all_mounts, plan::Planner};
-use units::Bytes;
 
 use crate::{
     args::FilesArgs,
@@ -33,7 +32,7 @@ pub(crate) struct Chosen {
 impl Chosen {
     /// What the command line says.
     pub(crate) fn of(paths: &[PathBuf], files: &FilesArgs, console: &Console) -> Result<Self> {
-        let select = select(files)?;
+        let select = files.choose.select()?;
         if let Some(list) = &files.files_from {
             let ends = match files.null {
                 true => Ends::Nul,
@@ -44,7 +43,7 @@ impl Chosen {
                 select: select.of_files(),
             });
         }
-        let paths = match files.all_mounts {
+        let paths = match files.choose.all_mounts {
             true => mounted(console)?,
             false => paths.to_vec(),
         };
@@ -78,12 +77,6 @@ impl Chosen {
     }
 }
 
-/// What to leave out.
-pub(crate) fn select(files: &FilesArgs) -> Result<Select> {
-    let globs = files.exclude.exclude.iter().cloned();
-    Ok(Select::new(globs, files.min_size.unwrap_or(Bytes::ZERO))?)
-}
-
 /// The mount points of all file systems that a run can work on.
 fn mounted(console: &Console) -> Result<Vec<PathBuf>> {
     let points = all_mounts().context("/proc/self/mountinfo cannot be read; give a PATH")?;
@@ -107,6 +100,8 @@ fn read(path: &Path, ends: Ends) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use units::Bytes;
+
     use super::*;
 
     #[test]
@@ -117,12 +112,12 @@ mod tests {
         };
         let mut files = FilesArgs::default();
         assert_eq!(chosen(&files), 1);
-        files.min_size = Some(Bytes(2));
+        files.choose.min_size = Some(Bytes(2));
         assert_eq!(chosen(&files), 0);
-        files.min_size = None;
-        files.exclude.exclude = vec!["*.iso".parse().unwrap()];
+        files.choose.min_size = None;
+        files.choose.exclude.exclude = vec!["*.iso".parse().unwrap()];
         assert_eq!(chosen(&files), 0);
-        files.exclude.exclude.clear();
+        files.choose.exclude.exclude.clear();
         files.files_from = Some("/dev/null".into());
         assert_eq!(chosen(&files), 0);
     }

@@ -35,10 +35,10 @@ use super::{
 };
 use crate::{
     decay::Decay,
-    doctor::mounted,
     error::Error,
     geometry::file_system,
     learn::{Keep, Session, TraceUpdate},
+    mounts::all_mounts,
     note::Note,
     plan::{Planned, Planner},
     run::{Runner, Work as RunWork},
@@ -88,7 +88,11 @@ impl Duties {
     }
 
     fn planner(&self, place: &Place) -> Option<Planner> {
-        let planner = Planner::new(&place.paths);
+        let planner = Planner {
+            select: self.settings.select.clone(),
+            engine: self.settings.run.engine,
+            ..Planner::new(&place.paths)
+        };
         let options = |options| PlanOptions {
             // The payback decides what is too cold.
             truncate_pct: 0.0,
@@ -187,14 +191,8 @@ impl Work for Duties {
         self.rests.clear();
         let paths = match self.settings.paths.is_empty() {
             false => self.settings.paths.clone(),
-            true => {
-                let mounted = mounted().map_err(|error| format!("cannot list mounts: {error}"))?;
-                let works = mounted.into_iter().filter(|mounted| {
-                    let served = mounted.served.as_ref();
-                    served.is_ok_and(crate::doctor::Served::works)
-                });
-                works.map(|mounted| mounted.mount.point).collect()
-            }
+            // As those of `indef run --all-mounts`: what is excluded by its path has no second one then.
+            true => all_mounts().map_err(|error| format!("cannot list mounts: {error}"))?,
         };
         let mut keys: Vec<FileSystemKey> = Vec::new();
         let mut places: Vec<Place> = Vec::new();

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use indef_core::plan::Terms;
-use indef_engine::run::RunOptions;
+use indef_engine::{collect::Select, run::RunOptions};
 use indef_trace::collect::Sampling;
 use units::Bytes;
 
@@ -16,6 +16,8 @@ pub struct Settings {
     /// Files and directories. Each file system is decided by itself. None: every mounted file system that an engine
     /// works on.
     pub paths: Vec<PathBuf>,
+    /// What to leave out of them: it is never moved.
+    pub select: Select,
     /// How long it traces at a time; zero: it does not trace.
     pub learn: Duration,
     /// From one beginning of a trace to the next.
@@ -56,6 +58,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             paths: Vec::new(),
+            select: Select::default(),
             learn: Duration::from_secs(10 * 60),
             learn_every: Duration::from_secs(3600),
             sampling: Sampling::at_most_percent(1.0),

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand, ValueHint};
 
 /// Show and check the configuration
 ///
-/// The service (indef.service) and `indef run --config` take paths, limits and further options from
-/// /etc/indef/indef.toml, and from drop-ins in /etc/indef/indef.toml.d: *.toml, in the order of their names, a
+/// The services (indef.service and indef-watch.service), `indef run --config` and `indef watch --config` take paths,
+/// limits and further options from /etc/indef/indef.toml, and from drop-ins in /etc/indef/indef.toml.d: *.toml, in the order of their names, a
 /// later value in the place of an earlier one. No other command reads it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

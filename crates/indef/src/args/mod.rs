@@ -33,7 +33,7 @@ pub(crate) use profile::{
 };
 pub(crate) use selection::{BoundArgs, PlanArgs, PolicyName};
 pub(crate) use top::TopArgs;
-pub(crate) use trace::{LayerName, TraceArgs};
+pub(crate) use trace::{LayerName, TraceArgs, overhead};
 pub(crate) use values::Limit;
 pub(crate) use watch::{Listen, WatchArgs};
 

@@ -193,7 +193,7 @@ impl TraceArgs {
 }
 
 /// `--max-overhead`.
-pub(super) fn overhead(text: &str) -> Result<Sampling, String> {
+pub(crate) fn overhead(text: &str) -> Result<Sampling, String> {
     if text == "off" {
         return Ok(Sampling::All);
     }

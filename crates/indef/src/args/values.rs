@@ -133,7 +133,7 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// A weight of the priority: finite and not negative.
-pub(super) fn weight(text: &str) -> Result<f64, String> {
+pub(crate) fn weight(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
         Ok(_) => Err("a weight is a number from 0 up".into()),
@@ -148,6 +148,19 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         Ok(duration) => Ok(duration),
         Err(_) => Err("write a time span with units, like 90s, 15m or 1h30m".into()),
     }
+}
+
+/// The same, or none of it: `0s`.
+pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => Ok(Duration::ZERO),
+        _ => duration(text),
+    }
+}
+
+/// A time span that is not zero, in days.
+pub(crate) fn days(text: &str) -> Result<f64, String> {
+    duration(text).map(|duration| duration.as_secs_f64() / (24.0 * 3600.0))
 }
 
 #[cfg(test)]

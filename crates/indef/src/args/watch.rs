@@ -1,11 +1,11 @@
 //! The options of `indef watch`. A default has one owner, `indef_pipeline::tend::Settings`: an option that is not given
-//! leaves it.
+//! leaves it, or what the configuration says.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, ValueHint};
 use indef_core::plan::Terms;
-use indef_engine::run::RunOptions;
+use indef_engine::{collect::GlobError, run::RunOptions};
 use indef_pipeline::{
     consider::Limits,
     tend::{Budgets, Settings, Window},
@@ -13,7 +13,7 @@ use indef_pipeline::{
 use indef_trace::collect::Sampling;
 use units::Bytes;
 
-use super::{trace::overhead, values};
+use super::{files::ChooseArgs, trace::overhead, values, values::Limit};
 
 /// Look after file systems as a service: learn what is read, repair what pays, disturb nobody
 ///
@@ -24,19 +24,28 @@ use super::{trace::overhead, values};
 /// decides, and why. docs/ops.md has all of it.
 ///
 /// Without PATH, all mounted file systems that an engine works on are looked after, each for itself. Ctrl-C and
-/// SIGTERM end it after the current step, SIGHUP has it look at mounts and settings again.
+/// SIGTERM end it after the current step, SIGHUP has it look at mounts and the configuration again.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sudo indef watch --once --dry-run        what would it do now?\n  \
     sudo indef watch /srv --window 22:00-06:00 --budget 20GiB\n  \
     sudo indef watch --window 'sat,sun' --window 'mon-fri 01:00-05:00'\n  \
     sudo indef watch --once --without-profile /srv     one round, for cron\n  \
+    sudo indef watch --config --once --dry-run         what would indef-watch.service do?\n  \
     sudo systemctl enable --now indef-watch            as a service\n\n\
     Exit status 3 with --once: readings, windows, budgets or a signal held something back.")]
 pub(crate) struct WatchArgs {
     /// Files and directories [default: every mounted file system that an engine works on]
-    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath, conflicts_with = "all_mounts")]
     pub(crate) paths: Vec<PathBuf>,
+
+    /// Take from the configuration what is not given here: paths, what to leave out, and all options that
+    /// `indef config show` tells. FILE is /etc/indef/indef.toml if none is named, with its drop-ins
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 0..=1, require_equals = true)]
+    pub(crate) config: Option<Option<PathBuf>>,
+
+    #[command(flatten)]
+    pub(crate) choose: ChooseArgs,
 
     /// One round of each file system, then the end
     #[arg(long)]
@@ -66,8 +75,8 @@ pub(crate) struct WatchArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
 struct LearnArgs {
-    /// Trace for so long at a time; 0s for not at all [default: 10m]
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    /// Trace reads for so long at a time; 0s for not at all [default: 10m]
+    #[arg(long, value_name = "D", value_parser = values::duration_or_zero)]
     learn: Option<Duration>,
 
     /// From the beginning of a trace to that of the next [default: 1h]
@@ -89,8 +98,8 @@ struct LearnArgs {
 #[command(next_help_heading = "Decision")]
 struct DecideArgs {
     /// Move what is paid back within this time [default: 30days]
-    #[arg(long, value_name = "D", value_parser = values::duration)]
-    payback: Option<Duration>,
+    #[arg(long, value_name = "D", value_parser = values::days)]
+    payback: Option<f64>,
 
     /// What the wear of a written GiB is worth, in seconds of read time [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = values::weight)]
@@ -157,16 +166,17 @@ struct WatchBoundArgs {
     window: Vec<Window>,
 
     /// Write at most this much a day (UTC), or none for no limit [default: 10GiB]
-    #[arg(long, value_name = "BYTES", value_parser = budget)]
-    budget: Option<Budget>,
+    #[arg(long, value_name = "BYTES", value_parser = values::size_or_none)]
+    budget: Option<Limit<Bytes>>,
 
     /// Write at most this much in 365 days, or none for no limit [default: 1TiB]
-    #[arg(long, value_name = "BYTES", value_parser = budget)]
-    yearly_budget: Option<Budget>,
+    #[arg(long, value_name = "BYTES", value_parser = values::size_or_none)]
+    yearly_budget: Option<Limit<Bytes>>,
 
-    /// Move at most this much a second, also the speed that a move is reckoned with [default: 100MiB]
-    #[arg(long, value_name = "BYTES/S", value_parser = values::rate)]
-    rate: Option<Bytes>,
+    /// Move at most this much a second, also the speed that a move is reckoned with; or none for no limit
+    /// [default: 100MiB]
+    #[arg(long, value_name = "BYTES/S", value_parser = values::rate_or_none)]
+    rate: Option<Limit<Bytes>>,
 
     /// Write at most this much before others are looked at in quiet [default: 256MiB]
     #[arg(long, value_name = "BYTES", value_parser = values::size)]
@@ -181,8 +191,8 @@ struct WatchBoundArgs {
     min_free: Option<f64>,
 
     /// How long an application's write may wait for one step, in milliseconds [default: 50]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    max_stall: Option<u64>,
+    #[arg(long, value_name = "MS", value_parser = values::stall)]
+    max_stall: Option<Duration>,
 
     /// Leave a file alone that somebody else has open if a power cut right after a step could undo what its
     /// writer was told is durable (see indef run)
@@ -190,7 +200,7 @@ struct WatchBoundArgs {
     strict: bool,
 
     /// Files examined (or moved) at the same time [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = values::jobs)]
     jobs: Option<u16>,
 }
 
@@ -198,7 +208,7 @@ struct WatchBoundArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArgs {
-    /// Write them to this file as OpenMetrics text, for node_exporter's textfile collector
+    /// Write the metrics to this file as OpenMetrics text, for node_exporter's textfile collector
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) metrics_file: Option<PathBuf>,
 
@@ -243,21 +253,23 @@ impl FromStr for Listen {
     }
 }
 
-/// `--budget`.
-#[derive(Clone, Copy, Debug)]
-struct Budget(Option<Bytes>);
-
-fn budget(text: &str) -> Result<Budget, String> {
-    match text {
-        "none" => Ok(Budget(None)),
-        text => values::size(text).map(|size| Budget(Some(size))),
+/// As it is written on the command line.
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Loopback(address) => address.fmt(f),
+        }
     }
 }
 
 impl WatchArgs {
-    /// The settings: those given, and the defaults.
-    pub(crate) fn settings(&self) -> Settings {
-        let base = Settings::default();
+    /// The given settings, falling back to those of `base`; paths and what to leave out are those given.
+    ///
+    /// # Errors
+    ///
+    /// The globs are too many to be compiled together.
+    pub(crate) fn over(&self, base: Settings) -> Result<Settings, GlobError> {
         let Self {
             learn,
             decide,
@@ -265,44 +277,44 @@ impl WatchArgs {
             bounds,
             ..
         } = self;
-        let rate = bounds.rate.or(base.run.rate);
-        Settings {
+        let rate = bounds.rate.map_or(base.run.rate, Limit::value);
+        Ok(Settings {
             paths: self.paths.clone(),
+            select: self.choose.select()?,
             learn: learn.learn.unwrap_or(base.learn),
             learn_every: learn.learn_every.unwrap_or(base.learn_every),
             sampling: learn.max_overhead.unwrap_or(base.sampling),
             every: decide.every.unwrap_or(base.every),
             terms: Terms {
-                within_days: decide.payback.map_or(base.terms.within_days, |payback| {
-                    payback.as_secs_f64() / (24.0 * 3600.0)
-                }),
+                within_days: decide.payback.unwrap_or(base.terms.within_days),
                 move_bytes_per_s: rate
                     .map_or(base.terms.move_bytes_per_s, |rate| rate.get() as f64),
                 wear_s_per_gib: decide.wear_price.unwrap_or(base.terms.wear_s_per_gib),
                 requests_per_gib: decide.requests_price.unwrap_or(base.terms.requests_per_gib),
             },
             limits: consider.limits(base.limits),
-            windows: bounds.window.clone(),
+            windows: match bounds.window.is_empty() {
+                true => base.windows,
+                false => bounds.window.clone(),
+            },
             budgets: Budgets {
-                day: bounds.budget.map_or(base.budgets.day, |given| given.0),
-                year: bounds
-                    .yearly_budget
-                    .map_or(base.budgets.year, |given| given.0),
+                day: bounds.budget.map_or(base.budgets.day, Limit::value),
+                year: (bounds.yearly_budget).map_or(base.budgets.year, Limit::value),
             },
             portion: bounds.portion.unwrap_or(base.portion),
             portion_time: bounds.portion_time.unwrap_or(base.portion_time),
             run: RunOptions {
                 rate,
-                max_stall: (bounds.max_stall).map_or(base.run.max_stall, Duration::from_millis),
+                max_stall: bounds.max_stall.unwrap_or(base.run.max_stall),
                 min_free_pct: bounds.min_free.unwrap_or(base.run.min_free_pct),
-                strict: bounds.strict,
+                strict: bounds.strict || base.run.strict,
                 jobs: bounds.jobs.map_or(base.run.jobs, usize::from),
                 ..base.run
             },
-            without_profile: learn.without_profile,
+            without_profile: learn.without_profile || base.without_profile,
             once: self.is_once(),
             dry_run: self.dry_run,
-        }
+        })
     }
 
     /// Whether it ends by itself.
@@ -320,8 +332,8 @@ impl ConsiderArgs {
             disk_latency_ms: self.max_latency.unwrap_or(base.disk_latency_ms),
             temperature: self.max_temperature.unwrap_or(base.temperature),
             wear: self.max_wear.unwrap_or(base.wear),
-            on_battery: self.on_battery,
-            cautious: self.cautious,
+            on_battery: self.on_battery || base.on_battery,
+            cautious: self.cautious || base.cautious,
             calm: self.calm.unwrap_or(base.calm),
         }
     }
@@ -341,7 +353,8 @@ mod tests {
 
     fn settings(words: &[&str]) -> Settings {
         let words = ["watch"].iter().chain(words);
-        Only::try_parse_from(words).unwrap().args.settings()
+        let args = Only::try_parse_from(words).unwrap().args;
+        args.over(Settings::default()).unwrap()
     }
 
     /// What the help says of defaults is what they are.

@@ -7,14 +7,14 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{
     args::{ConfigArgs, ConfigCommand},
     made::Made,
     outcome::Outcome,
     output::{Console, Name, UNPRINTED, json::print},
-    settings::{FILE, KEYS, Loaded, check, example},
+    settings::{FILE, KEYS, Loaded, check, example, load},
 };
 
 /// Do what is asked for.
@@ -37,6 +37,24 @@ pub(crate) fn config(args: &ConfigArgs, console: &Console) -> Result<Outcome> {
             Ok(Outcome::Done)
         }
     }
+}
+
+/// The configuration for a command that is to follow it; without it nothing is done.
+pub(crate) fn required(file: Option<&Path>, console: &Console) -> Result<Loaded> {
+    load(file).or_else(|errors| {
+        for error in errors {
+            console.error(error, "");
+        }
+        bail!(
+            "the configuration has mistakes, nothing was done (indef config check{})",
+            named(file)
+        )
+    })
+}
+
+/// Behind `indef config check`.
+pub(crate) fn named(file: Option<&Path>) -> String {
+    file.map_or_else(String::new, |file| format!(" {}", Name(file)))
 }
 
 /// Show what holds; mistakes beside it, as nothing runs with them.

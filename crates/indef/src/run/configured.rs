@@ -1,15 +1,14 @@
 //! The options of a run, with those of the configuration where the command line says nothing.
 
-use std::path::Path;
-
-use anyhow::{Result, bail};
+use anyhow::Result;
 use sha2::{Digest, Sha256};
 use units::Bytes;
 
 use crate::{
     args::{EngineChoice, Limit, PolicyName, RunArgs},
+    config::required,
     output::Console,
-    settings::{Paths, Settings, load},
+    settings::{Paths, Settings},
 };
 
 /// The options of the command line, completed by the configuration if that is asked for.
@@ -17,16 +16,8 @@ pub(super) fn configured(args: &RunArgs, console: &Console) -> Result<RunArgs> {
     let Some(file) = &args.config else {
         return Ok(args.clone());
     };
-    match load(file.as_deref()) {
-        Ok(loaded) => Ok(complete(args.clone(), loaded.settings)),
-        Err(errors) => {
-            for error in errors {
-                console.error(error, "");
-            }
-            let file = file.as_deref().map_or(String::new(), named);
-            bail!("the configuration has mistakes, nothing was done (indef config check{file})")
-        }
-    }
+    let loaded = required(file.as_deref(), console)?;
+    Ok(complete(args.clone(), loaded.settings))
 }
 
 /// What tells a run by the configuration from all others: its options, by which a stopped one is known again. A list of
@@ -42,27 +33,23 @@ pub(super) fn purpose(args: &RunArgs) -> Option<String> {
     Some(digits.collect())
 }
 
-fn named(file: &Path) -> String {
-    format!(" {}", crate::output::Name(file))
-}
-
 fn complete(mut args: RunArgs, settings: Settings) -> RunArgs {
     let Settings {
         paths,
         select,
         limits,
         run,
+        watch: _,
+        metrics: _,
     } = settings;
     let files = &mut args.files;
-    if args.paths.is_empty() && files.files_from.is_none() && !files.all_mounts {
+    if args.paths.is_empty() && files.files_from.is_none() && !files.choose.all_mounts {
         match paths {
-            Paths::Auto => files.all_mounts = true,
+            Paths::Auto => files.choose.all_mounts = true,
             Paths::Given(paths) => args.paths = paths,
         }
     }
-    // Whoever protects a folder in the configuration does not expect it to be moved for the sake of another one.
-    files.exclude.exclude.extend(select.exclude);
-    files.min_size = files.min_size.or(select.min_size);
+    files.choose.add(select.exclude, select.min_size);
 
     let plan = &mut args.plan;
     if !plan.reclaim {
@@ -96,6 +83,8 @@ fn complete(mut args: RunArgs, settings: Settings) -> RunArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::Parser;
     use indef_engine::run::RunOptions;
 
@@ -147,7 +136,7 @@ mod tests {
         let configured = |options: &[&str]| complete(parsed(options), settings.clone());
         let args = configured(&["--config", "/home", "--exclude", "x", "--rate", "1MiB"]);
         assert_eq!(args.paths, [Path::new("/home")]);
-        assert_eq!(args.files.exclude.exclude.len(), 2);
+        assert_eq!(args.files.choose.exclude.exclude.len(), 2);
         let of = options(&args);
         assert_eq!(of.rate, Some(Bytes::mib(1)));
         assert_eq!((of.budget, of.strict), (settings.limits.budget, true));
@@ -158,8 +147,8 @@ mod tests {
         ]));
         assert_eq!((of.budget, of.time_limit), (None, None));
         assert_eq!(of.rate, settings.limits.rate);
-        assert!(configured(&["--config", "--all-mounts"]).files.all_mounts);
-        assert!(configured(&["--config", "--all-mounts"]).paths.is_empty());
+        let everywhere = configured(&["--config", "--all-mounts"]);
+        assert!(everywhere.files.choose.all_mounts && everywhere.paths.is_empty());
         // A stopped run is known again by the same options alone.
         let of = |options: &[&str]| purpose(&configured(options));
         assert!(of(&["/srv"]).is_none() && of(&["--config", "--files-from", "x"]).is_none());

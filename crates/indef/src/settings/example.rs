@@ -6,7 +6,8 @@ use super::keys::{AnyKey, KEYS, Settings};
 use crate::args::Cli;
 
 const HEAD: &str = "\
-# Configuration of indef: of its service (indef.service) and of `indef run --config`. No other command reads it.
+# Configuration of indef: of its services (indef.service, indef-watch.service), which are `indef run --config` and
+# `indef watch --config`. No other command reads it.
 #
 # What is commented out is the default. Values are written as for the option of the same name; numbers need no quotes.
 # Drop-ins in indef.toml.d/*.toml beside this file are read after it, in the order of their names: a later value takes
@@ -41,7 +42,7 @@ pub(crate) fn example() -> String {
 fn about(key: &AnyKey) -> String {
     let mut about = match key.about {
         Some(about) => about.to_owned(),
-        None => help_of(key.name),
+        None => help_of(key.command(), key.name),
     };
     if !about.ends_with('.') {
         about.push('.');
@@ -50,13 +51,16 @@ fn about(key: &AnyKey) -> String {
         about.push(' ');
         about.push_str(also);
     }
+    if key.is_of_runs_alone() {
+        about.push_str(" (Not for indef watch.)");
+    }
     about
 }
 
-fn help_of(option: &str) -> String {
+fn help_of(command: &str, option: &str) -> String {
     let cli = Cli::command();
-    let run = cli.find_subcommand("run");
-    let mut arguments = run.into_iter().flat_map(clap::Command::get_arguments);
+    let command = cli.find_subcommand(command);
+    let mut arguments = command.into_iter().flat_map(clap::Command::get_arguments);
     let help = arguments
         .find(|argument| argument.get_long() == Some(option))
         .and_then(clap::Arg::get_help)

@@ -2,15 +2,31 @@
 
 use std::sync::LazyLock;
 
+use indef_pipeline::tend;
 use toml::de::DeValue;
 
 use super::{
     key::{Key, Shown},
     limits::{self, Limits},
+    metrics::{self, Metrics},
     paths::{self, Paths},
     run::{self, Run},
     select::{self, Select},
+    watch,
 };
+
+/// What has no meaning for `indef watch`: it has no end and a profile of its own, decides by payback, and never gives
+/// sharing up.
+pub(super) const OF_RUNS_ALONE: [&str; 8] = [
+    "select.profile",
+    "select.policy",
+    "select.truncate",
+    "select.hot",
+    "select.target-gain",
+    "select.io-size",
+    "limits.time-limit",
+    "run.allow-unshare",
+];
 
 /// All settings.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) select: Select,
     pub(crate) limits: Limits,
     pub(crate) run: Run,
+    pub(crate) watch: tend::Settings,
+    pub(crate) metrics: Metrics,
 }
 
 /// A key of any section.
@@ -42,6 +60,19 @@ impl AnyKey {
             "" => self.name.to_owned(),
             section => format!("{section}.{}", self.name),
         }
+    }
+
+    /// The command whose option it stands for.
+    pub(super) fn command(&self) -> &'static str {
+        match self.section {
+            "watch" | "metrics" => "watch",
+            _ => "run",
+        }
+    }
+
+    /// Whether `indef watch` does not follow it.
+    pub(crate) fn is_of_runs_alone(&self) -> bool {
+        OF_RUNS_ALONE.contains(&self.full_name().as_str())
     }
 
     pub(super) fn set(&self, settings: &mut Settings, value: &DeValue<'_>) -> Result<(), String> {
@@ -73,6 +104,20 @@ pub(crate) static KEYS: LazyLock<Vec<AnyKey>> = LazyLock::new(|| {
         |s| &mut s.limits,
     );
     add(&mut keys, "run", run::KEYS, |s| &s.run, |s| &mut s.run);
+    add(
+        &mut keys,
+        "watch",
+        watch::KEYS,
+        |s| &s.watch,
+        |s| &mut s.watch,
+    );
+    add(
+        &mut keys,
+        "metrics",
+        metrics::KEYS,
+        |s| &s.metrics,
+        |s| &mut s.metrics,
+    );
     keys
 });
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use indef_engine::run::RunOptions;
+use indef_pipeline::tend::Settings;
 use units::Bytes;
 
 use super::{
@@ -21,15 +21,16 @@ pub(crate) struct Limits {
     pub(crate) min_free: f64,
 }
 
-/// Those of a run that nobody watches: limits that a command typed by hand does not have.
+/// Those of `indef watch`, also for a run that nobody looks at: limits that a run typed by hand does not have.
 impl Default for Limits {
     fn default() -> Self {
+        let tend = Settings::default();
         Self {
-            budget: Some(Bytes::gib(10)),
-            rate: Some(Bytes::mib(100)),
+            budget: tend.budgets.day,
+            rate: tend.run.rate,
             time_limit: Some(Duration::from_secs(2 * 3600)),
-            max_stall: RunOptions::default().max_stall,
-            min_free: 10.0,
+            max_stall: tend.run.max_stall,
+            min_free: tend.run.min_free_pct,
         }
     }
 }
@@ -38,7 +39,7 @@ pub(super) const KEYS: [Key<Limits>; 5] = [
     Key {
         name: "budget",
         about: None,
-        also: None,
+        also: Some("For indef watch: in a day (UTC), over all that it looks after."),
         set: |limits, value| {
             limits.budget = parsed_or(value, "none", size)?;
             Ok(())

@@ -38,7 +38,7 @@ pub(super) const KEYS: [Key<Run>; 5] = [
     Key {
         name: "jobs",
         about: None,
-        also: Some("Or \"auto\"."),
+        also: Some("Or \"auto\"; indef watch then works on one."),
         set: |run, value| {
             run.jobs = parsed_or(value, "auto", jobs)?;
             Ok(())

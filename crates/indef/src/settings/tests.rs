@@ -4,9 +4,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::CommandFactory;
 use units::Bytes;
 
 use super::{load::apply, *};
+use crate::args::Cli;
 
 fn read(text: &str) -> (Loaded, Vec<String>) {
     let mut loaded = Loaded::default();
@@ -61,7 +63,10 @@ fn values_are_those_of_the_command_line() {
         "paths = [\"/srv\", \"/home\"]\n\
          [select]\nexclude = [\"*.iso\", \"/tmp\"]\nmin-size = \"1MiB\"\npolicy = \"whole\"\ntruncate = 12.5\n\
          [limits]\nbudget = \"none\"\nrate = \"50MiB/s\"\ntime-limit = \"90m\"\nmax-stall = 20\nmin-free = \"7%\"\n\
-         [run]\njobs = 3\nengine = \"ext4-move-extent\"\nstrict = true\n",
+         [run]\njobs = 3\nengine = \"ext4-move-extent\"\nstrict = true\n\
+         [watch]\nlearn = \"0s\"\npayback = \"100s\"\nmax-overhead = 0.29\nwindow = [\"sat,sun\", \"22:00-06:00\"]\n\
+         yearly-budget = \"none\"\n\
+         [metrics]\nmetrics-listen = \"unix:/run/x\"\n",
     );
     assert_eq!(errors, [""; 0]);
     let Settings {
@@ -69,6 +74,8 @@ fn values_are_those_of_the_command_line() {
         select,
         limits,
         run,
+        watch,
+        metrics,
     } = &loaded.settings;
     assert_eq!(*paths, Paths::Given(vec!["/srv".into(), "/home".into()]));
     assert_eq!(select.exclude.len(), 2);
@@ -80,6 +87,15 @@ fn values_are_those_of_the_command_line() {
     assert_eq!(limits.time_limit.unwrap().as_secs(), 5400);
     assert_eq!((limits.max_stall.as_millis(), limits.min_free), (20, 7.0));
     assert_eq!((run.jobs, run.strict), (Some(3), true));
+    assert!(watch.learn.is_zero() && watch.budgets.year.is_none());
+    assert_eq!(
+        (watch.windows.len(), watch.terms.within_days * 864.0),
+        (2, 1.0)
+    );
+    assert_eq!(
+        metrics.listen,
+        Some(crate::args::Listen::Unix("/run/x".into()))
+    );
     // What is shown says the same again.
     let text: String = shown(&loaded)
         .iter()
@@ -88,6 +104,31 @@ fn values_are_those_of_the_command_line() {
     let (again, errors) = read(&text);
     assert_eq!((shown(&again), errors.len()), (shown(&loaded), 0));
     assert_eq!(loaded.origins["limits.rate"].line, 9);
+}
+
+/// An option of `indef watch` has one key: in its sections, or where `indef run` has it, too.
+#[test]
+fn each_option_of_watch_has_a_key() {
+    let cli = Cli::command();
+    let watch = cli.find_subcommand("watch").unwrap();
+    let options = watch.get_arguments().filter_map(clap::Arg::get_long);
+    // What is meant for this one call.
+    let of_a_call = ["once", "dry-run", "config", "all-mounts", "help"];
+    let options: Vec<&str> = options.filter(|name| !of_a_call.contains(name)).collect();
+    assert!(options.len() > 25, "{options:?}");
+    for option in options {
+        let keys = KEYS.iter().filter(|key| key.name == option);
+        assert_eq!(keys.count(), 1, "{option}");
+    }
+    let names: Vec<&str> = watch
+        .get_arguments()
+        .filter_map(clap::Arg::get_long)
+        .collect();
+    for key in KEYS.iter().filter(|key| key.command() == "watch") {
+        assert!(names.contains(&key.name), "{}", key.full_name());
+    }
+    let alone = KEYS.iter().filter(|key| key.is_of_runs_alone()).count();
+    assert_eq!(alone, keys::OF_RUNS_ALONE.len());
 }
 
 #[test]
@@ -128,6 +169,18 @@ fn mistakes_name_line_and_key_and_what_is_allowed() {
         (
             "[run]\njobs = 0",
             "f:2: run.jobs: must be a whole number from 1 to 1024; or \"auto\"",
+        ),
+        (
+            "[watch]\nrate = 5",
+            "f:2: watch.rate: there is no such key; did you mean limits.rate?",
+        ),
+        (
+            "[watch]\nmetrics-file = 5",
+            "f:2: watch.metrics-file: there is no such key; did you mean metrics.metrics-file?",
+        ),
+        (
+            "[watch]\nwindow = [\"nights\"]",
+            "f:2: watch.window: \"nights\": write a window like 22:00-06:00, 'sat,sun' or 'mon-fri 01:00-05:00'",
         ),
         (
             "[run]\njobs = 0x10",

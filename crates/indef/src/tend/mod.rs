@@ -2,6 +2,7 @@
 //!
 //! (`indef_pipeline::watch` is the list that `indef top` shows.)
 
+mod configured;
 mod json;
 mod listen;
 mod machine;
@@ -13,15 +14,18 @@ use std::{io, path::PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use indef_pipeline::{
     Cancel,
-    tend::{Duties, Event, Kept, Ledger, Status, Tender, World, metrics},
+    tend::{Duties, Event, Kept, Ledger, Status, Tender, World, metrics::render},
 };
 
 use crate::{
     args::WatchArgs,
+    config::required,
     made::Made,
     outcome::Outcome,
     output::{Console, UNPRINTED, json::print},
+    settings::{Metrics, load},
 };
+use configured::Configured;
 use listen::Listener;
 use machine::ThisMachine;
 use telling::Teller;
@@ -34,8 +38,16 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
     if console.json && !args.is_once() {
         bail!("--json is for --once and --dry-run: a service that goes on has no last document");
     }
-    let settings = args.settings();
-    let listener = match &args.metrics.metrics_listen {
+    let loaded = match &args.config {
+        Some(file) => Some(required(file.as_deref(), console)?),
+        None => None,
+    };
+    let Configured {
+        settings,
+        metrics,
+        in_vain,
+    } = Configured::new(args, loaded).map_err(|why| anyhow!(why))?;
+    let listener = match &metrics.listen {
         Some(address) => Some(Listener::begin(address)?),
         None => None,
     };
@@ -43,8 +55,12 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
     let root = std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let teller = Teller::new(console, args.is_once());
     let mut world = ThisMachine::begin(root, &stop, teller, |status| {
-        publish(args, listener.as_ref(), status)
+        publish(&metrics, listener.as_ref(), status)
     })?;
+    let teller = Teller::new(console, args.is_once());
+    if let Some(in_vain) = in_vain {
+        teller.remark(&in_vain);
+    }
     // A dry run makes nothing, and so needs no state of its own.
     let kept = match settings.dry_run {
         true => None,
@@ -64,16 +80,32 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
         }
         None => None,
     };
+    let paths = settings.paths.clone();
     let mut duties = Duties::new(settings.clone(), profile, stop.clone());
     let mut tender = Tender::new(settings, &mut world, &mut duties, ledger);
-    // Settings come from the command line alone, so far; mounts are looked at anew.
-    let ended = tender.run(&mut || Ok(args.settings()));
+    let ended = tender.run(&mut || {
+        let loaded = match &args.config {
+            Some(file) => {
+                let file = file.as_deref();
+                Some(load(file).map_err(|errors| configured::kept(file, &errors))?)
+            }
+            None => None,
+        };
+        let configured = Configured::new(args, loaded)?;
+        if let Some(in_vain) = configured.in_vain {
+            teller.remark(&in_vain);
+        }
+        if configured.metrics != metrics {
+            teller.remark("the metrics stay where they are until the next start");
+        }
+        Ok(configured.settings)
+    });
     let status = tender.status().clone();
     world.end();
     let work_left = ended.map_err(|why| anyhow!(why))?;
     if console.json {
         let document = json::WatchDocument::new(&status, work_left, args.dry_run);
-        print(&document, &Made::of(&args.paths)).context(UNPRINTED)?;
+        print(&document, &Made::of(&paths)).context(UNPRINTED)?;
     }
     Ok(match work_left && args.is_once() {
         true => Outcome::Stopped,
@@ -82,12 +114,12 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
 }
 
 /// Give the numbers to whoever asked for them.
-fn publish(args: &WatchArgs, listener: Option<&Listener>, status: &Status) -> io::Result<()> {
-    if listener.is_none() && args.metrics.metrics_file.is_none() {
+fn publish(metrics: &Metrics, listener: Option<&Listener>, status: &Status) -> io::Result<()> {
+    if listener.is_none() && metrics.file.is_none() {
         return Ok(());
     }
-    let text = metrics::render(status, env!("INDEF_VERSION"));
-    if let Some(path) = &args.metrics.metrics_file {
+    let text = render(status, env!("INDEF_VERSION"));
+    if let Some(path) = &metrics.file {
         listen::write_file(path, &text)?;
     }
     if let Some(listener) = listener {

@@ -37,6 +37,11 @@ impl<'a> Teller<'a> {
         self.say(Level::Error, line);
     }
 
+    /// Something to know, which is no failure.
+    pub(super) fn remark(&self, line: &str) {
+        self.say(Level::Info, line);
+    }
+
     fn say(&self, level: Level, line: &str) {
         if level == Level::Error && self.counts {
             self.console.count_error();

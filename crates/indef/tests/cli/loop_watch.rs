@@ -168,3 +168,57 @@ fn loop_without_a_profile_files_move_in_portions_within_the_budget() {
     scratch.fsck().unwrap();
     assert_eq!(hashes(scratch.path()), contents);
 }
+
+/// What the configuration or the command line excludes is never moved, and the limits of the configuration hold.
+#[test]
+fn loop_a_service_keeps_to_its_configuration() {
+    if !is_root() {
+        return;
+    }
+    let Some(mut scratch) = scratch("ext4") else {
+        return;
+    };
+    let names = ["moves", "stays.iso", "also stays", "protected/file"];
+    fs::create_dir(scratch.path().join("protected")).unwrap();
+    for name in names {
+        make(&scratch.path().join(name), Bytes::mib(1), Bytes::kib(4));
+    }
+    let small = scratch.path().join("small");
+    make(&small, Bytes::kib(64), Bytes::kib(4));
+    let contents = hashes(scratch.path());
+    let before: Vec<u64> = (names.iter())
+        .map(|name| fragments(&scratch.path().join(name)))
+        .collect();
+    let fragments_of_small = fragments(&small);
+    let (calm, state) = (machine(0.0), tempfile::tempdir().unwrap());
+    let file = state.path().join("indef.toml");
+    let once = |budget: &str| {
+        let text = format!(
+            "paths = [\"{0}\"]\n[select]\nexclude = [\"*.iso\", \"{0}/protected\"]\nmin-size = \"128KiB\"\n\
+             [limits]\nbudget = \"{budget}\"\n[watch]\nlearn = \"0s\"\nwithout-profile = true\n",
+            scratch.path().display()
+        );
+        fs::write(&file, text).unwrap();
+        indef_with_state(state.path())
+            .env("INDEF_WATCH_ROOT", calm.path())
+            .args(["watch", "--once", "--json", "--exclude", "also*"])
+            .arg(format!("--config={}", file.display()))
+            .ran()
+    };
+    let ran = once("4KiB");
+    assert_eq!(ran.status, 0, "no range is that small: {ran:?}");
+    assert_eq!(ran.json()["totals"]["bytes_written"], 0, "{ran:?}");
+    let ran = once("1GiB");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.json()["totals"]["files_moved"], 1, "{ran:?}");
+    for (name, before) in names.iter().zip(before) {
+        let after = fragments(&scratch.path().join(name));
+        match *name {
+            "moves" => assert!(after < 8, "{after}: {ran:?}"),
+            _ => assert_eq!(after, before, "{name}: {ran:?}"),
+        }
+    }
+    assert_eq!(fragments(&small), fragments_of_small);
+    assert_eq!(hashes(scratch.path()), contents);
+    scratch.fsck().unwrap();
+}

@@ -149,6 +149,72 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let ran = refused(&["--window", "nights"]);
     assert_eq!(ran.status, 2, "{ran:?}");
     assert!(ran.err.contains("22:00-06:00"), "{ran:?}");
+    let file = state.join("indef.toml");
+    fs::write(&file, "[limits]\nrat = 5\n[watch]\nwindow = [\"nights\"]\n").unwrap();
+    let ran = refused(&["--once", &format!("--config={}", file.display())]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(
+        ran.err.contains(":2: limits.rat: ") && ran.err.contains(":4: watch.window: "),
+        "{ran:?}"
+    );
+    assert!(ran.err.contains("nothing was done"), "{ran:?}");
+}
+
+/// SIGHUP: a file with mistakes changes nothing, one without them holds from then on.
+#[test]
+fn a_service_reads_its_configuration_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, data) = (folder.path().join("state"), folder.path().join("data"));
+    fs::create_dir(&state).unwrap();
+    fs::create_dir(&data).unwrap();
+    let (notify, file) = (
+        folder.path().join("notify"),
+        folder.path().join("indef.toml"),
+    );
+    let socket = UnixDatagram::bind(&notify).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let good = format!(
+        "paths = [\"{}\"]\n[watch]\nlearn = \"0s\"\n",
+        data.display()
+    );
+    fs::write(&file, format!("{good}[limits]\ntime-limit = \"1h\"\n")).unwrap();
+    let child = spawn(
+        indef_with_state(&state)
+            .env("NOTIFY_SOCKET", &notify)
+            .args(["watch", &format!("--config={}", file.display())]),
+    );
+    told(&socket, "READY=1");
+    fs::write(&file, "[limits]\nrat = 5\n[run]\njobs = 0\n").unwrap();
+    signal(&child, Signal::HUP);
+    told(&socket, "the settings stay as they were");
+    told(&socket, "READY=1");
+    let changed = format!(
+        "[metrics]\nmetrics-file = \"{}/x\"\n",
+        folder.path().display()
+    );
+    fs::write(&file, good.replace("/data", "/gone") + &changed).unwrap();
+    signal(&child, Signal::HUP);
+    told(&socket, "/gone");
+    told(&socket, "READY=1");
+    signal(&child, Signal::TERM);
+    let ran = ended(child);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let about: Vec<&str> = ran
+        .err
+        .lines()
+        .filter(|line| line.contains("mistakes"))
+        .collect();
+    assert_eq!(about.len(), 1, "{ran:?}");
+    assert!(
+        about[0].contains(":2: limits.rat: ") && about[0].contains("and 1 more"),
+        "{ran:?}"
+    );
+    let in_vain = "the configuration sets limits.time-limit";
+    assert_eq!(ran.err.matches(in_vain).count(), 1, "{ran:?}");
+    assert!(ran.err.contains("until the next start"), "{ran:?}");
+    assert!(!folder.path().join("x").exists(), "{ran:?}");
 }
 
 /// What failed while a service went on is no failure of its end; of a single round it is.
