@@ -16,6 +16,7 @@ use indef_engine::{
 use indef_pipeline::{
     compact::{CompactEnd, Compacted},
     place::{Place, places},
+    tend::Totals,
 };
 
 use crate::output::Console;
@@ -149,6 +150,31 @@ pub(crate) fn of_run(result: &RunResult, untouched: &BTreeMap<SkipReason, u64>) 
         bytes_reclaimed: totals.bytes_reclaimed,
         longest_lock_ns: result.longest_lock,
         stalls_over_limit: result.stalls_over_limit,
+        ..Outcome::default()
+    }
+}
+
+/// The result of a round of `watch`. `left` says why some is left, if so.
+pub(crate) fn of_round(done: &Totals, left: Option<&str>) -> Outcome {
+    let skipped = done.skipped.iter();
+    Outcome {
+        ended: match left {
+            Some(_) => End::Stopped,
+            None => End::Done,
+        },
+        why: left.map(str::to_owned),
+        files_moved: done.files_moved,
+        files_skipped: done.skipped.values().sum(),
+        files_failed: done.failures,
+        skipped: skipped
+            .map(|(reason, files)| (reason.as_str().to_owned(), *files))
+            .collect(),
+        extents_before: done.extents_removed + done.extents_left,
+        extents_after: done.extents_left,
+        bytes_relocated: done.relocated,
+        bytes_written: done.written,
+        longest_lock_ns: done.longest_step,
+        stalls_over_limit: done.stalls,
         ..Outcome::default()
     }
 }

@@ -20,7 +20,7 @@ const MOST_BYTES: usize = 1024;
 pub struct Begun {
     /// When, in nanoseconds since 1970.
     pub started_ns: u64,
-    /// The verb: `run`, `compact`.
+    /// The verb: `run`, `compact`, `watch`.
     pub verb: String,
     /// The command line, where needed with replacement characters, and cut short.
     pub command: Vec<String>,

@@ -440,6 +440,9 @@ impl Rest {
             };
             portion.relocated = portion.relocated.saturating_add(file.bytes_relocated);
             portion.extents_removed += file.extents_before.saturating_sub(file.extents_after);
+            if !file.bytes_relocated.is_zero() {
+                portion.extents_left += file.extents_after;
+            }
             match &file.reason {
                 Some(Reason::Skip(SkipReason::Stopped)) => {
                     let tries = self.tries.entry(file.id).or_default();

@@ -46,7 +46,7 @@ pub use settings::Settings;
 pub use state::{CannotKeep, Kept};
 pub use status::{PlaceStatus, Status, Totals};
 pub use window::{NoWindow, Window, is_within};
-pub use world::{Asked, Halt, Place, Work, World};
+pub use world::{Asked, Halt, Place, Round, Work, World};
 
 /// The time between two looks: a look tells of the time since the last one.
 const LOOK: Duration = Duration::from_secs(1);
@@ -89,6 +89,8 @@ struct Tended {
     needs: Bytes,
     /// Done and not told yet.
     untold: (u64, Bytes, Bytes),
+    /// What was done in the round that goes on.
+    round: Option<Totals>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +115,7 @@ impl Tended {
             held: None,
             needs: Bytes::ZERO,
             untold: (0, Bytes::ZERO, Bytes::ZERO),
+            round: None,
         }
     }
 
@@ -239,6 +242,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
                 Phase::Due => self.settings.once,
             };
             self.tell_moved(index, true);
+            self.end_round(index, Some("signal"));
         }
         self.publish();
         Ok(self.work_left)
@@ -258,6 +262,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
     fn begin(&mut self) -> Result<(), String> {
         for index in 0..self.places.len() {
             self.tell_moved(index, true);
+            self.end_round(index, Some("reload"));
             self.work.forget(index);
         }
         let places = self.work.places()?;
@@ -348,6 +353,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
             Phase::Moving(since) if now.saturating_sub(since) > STALE => {
                 self.work.forget(index);
                 self.tell_moved(index, true);
+                self.end_round(index, Some("stale"));
                 self.places[index].phase = Phase::Due;
                 None
             }
@@ -416,6 +422,10 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
             Hold::Claimed(_) => CLAIMED,
             Hold::Readings(_) | Hold::Window | Hold::Budget(_) => TURN,
         };
+        // Until the next window or day is no pause: who asks in the morning is told of the night.
+        if self.settings.once || matches!(why, Hold::Window | Hold::Budget(_)) {
+            self.end_round(index, Some(why.as_str()));
+        }
         let tended = &mut self.places[index];
         tended.held = Some(why);
         if self.settings.once {
@@ -550,10 +560,15 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         {
             // What cannot be entered may not be written.
             self.tell_failed(path, &error.to_string());
+            self.end_round(index, Some("ledger"));
             self.work.forget(index);
             self.work_left = true;
             self.rest(index, true);
             return None;
+        }
+        if self.places[index].round.is_none() {
+            self.places[index].round = Some(Totals::default());
+            self.world.round(&path, Round::Begins);
         }
         let portion = self.watched(index, |work, halt| work.portion(index, &limit, halt));
         if let Some(ledger) = &mut self.ledger {
@@ -563,6 +578,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         match portion.end {
             PortionEnd::Done => {
                 self.tell_moved(index, false);
+                self.end_round(index, None);
                 if portion.failed.is_empty() {
                     self.succeed(index);
                 }
@@ -606,12 +622,24 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         status.written = status.written.saturating_add(portion.written);
         status.wanted = status.wanted.saturating_sub(portion.relocated);
         let tended = &mut self.places[index];
+        if let Some(round) = &mut tended.round {
+            round.add(portion);
+        }
         tended.untold.0 += portion.files_moved;
         tended.untold.1 = tended.untold.1.saturating_add(portion.relocated);
         tended.untold.2 = tended.untold.2.saturating_add(portion.written);
         for why in portion.failed.iter().take(MOST_TOLD) {
             let path = tended.path();
             self.world.tell(&Event::Failed { what: &path, why });
+        }
+    }
+
+    /// No more moves follow on the last decision.
+    fn end_round(&mut self, index: usize, left: Option<&'static str>) {
+        let tended = &mut self.places[index];
+        if let Some(done) = tended.round.take() {
+            let path = tended.path();
+            self.world.round(&path, Round::Ends { done: &done, left });
         }
     }
 

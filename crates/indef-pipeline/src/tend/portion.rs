@@ -56,6 +56,8 @@ pub struct Portion {
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Extents that the moved files have less.
     pub extents_removed: u64,
+    /// Extents that they have now.
+    pub extents_left: u64,
     /// The longest time for which a step held a file's locks.
     pub longest_step: Nanos,
     /// Steps beyond the longest stall.

@@ -36,6 +36,8 @@ pub struct Totals {
     pub files_moved: u64,
     /// Extents that they have less.
     pub extents_removed: u64,
+    /// Extents that they have then; a file that moves in several portions counts in each.
+    pub extents_left: u64,
     /// Steps beyond the longest stall.
     pub stalls: u64,
     /// The longest step.
@@ -55,6 +57,7 @@ impl Totals {
         self.written = self.written.saturating_add(portion.written);
         self.files_moved += portion.files_moved;
         self.extents_removed += portion.extents_removed;
+        self.extents_left += portion.extents_left;
         self.stalls += portion.stalls;
         self.longest_step = self.longest_step.max(portion.longest_step);
         self.failures += portion.failed.len() as u64;

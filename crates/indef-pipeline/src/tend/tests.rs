@@ -55,6 +55,8 @@ struct FakeWorld {
     reload_at: Option<u64>,
     lines: Arc<Mutex<Vec<(u64, String)>>>,
     last: Status,
+    /// Beginnings and ends.
+    rounds: Vec<String>,
 }
 
 impl FakeWorld {
@@ -67,6 +69,7 @@ impl FakeWorld {
             reload_at: None,
             lines: Arc::default(),
             last: Status::default(),
+            rounds: Vec::new(),
         }
     }
 
@@ -146,6 +149,16 @@ impl World for FakeWorld {
             .lock()
             .unwrap()
             .push((self.clock.seconds(), line));
+    }
+
+    fn round(&mut self, place: &Path, round: Round<'_>) {
+        let end = match round {
+            Round::Begins => String::new(),
+            Round::Ends { done, left } => {
+                format!(": {} written, left: {left:?}", done.written.get())
+            }
+        };
+        self.rounds.push(format!("{}{end}", place.display()));
     }
 
     fn publish(&mut self, status: &Status) {
@@ -315,6 +328,9 @@ fn a_day_in_fast_motion() {
     assert_eq!(of_days, [budget, budget, 0]);
     assert_eq!(world.last.totals.written, Bytes(2 * budget));
     assert_eq!(world.last.left_day, Some(Bytes::ZERO));
+    // A round for each of them: what a spent budget puts off until the next day is another one.
+    let spent = format!("/0: {budget} written, left: Some(\"budget\")");
+    assert_eq!(world.rounds, ["/0", &spent, "/0", &spent]);
     // A second of quiet after each portion.
     let gaps = work.portions.windows(2).map(|two| two[1].0 - two[0].1);
     assert!(gaps.min().unwrap() < HOUR);

@@ -1,6 +1,9 @@
 //! What the service needs of the world around it, so that a test can be one.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use linux_abi::local_time::LocalTime;
 
@@ -10,7 +13,7 @@ use super::{
     ledger::Moment,
     portion::{Portion, PortionLimit, Traced},
     settings::Settings,
-    status::Status,
+    status::{Status, Totals},
 };
 use crate::consider::{Limits, Reading};
 
@@ -21,6 +24,20 @@ pub enum Asked {
     Stop,
     /// That settings and mounts are read again. Asked until [`Event::Began`] is told.
     Reload,
+}
+
+/// The moves that follow one decision about a file system, up to the end of a window or of a budget.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Round<'a> {
+    /// The first portion is about to move.
+    Begins,
+    /// No more follows.
+    Ends {
+        /// What was done.
+        done: &'a Totals,
+        /// Why some is left, if so: the name of a [`super::Hold`], `signal`, `reload`, `stale` or `ledger`.
+        left: Option<&'static str>,
+    },
 }
 
 /// Clocks, signals and readings.
@@ -42,6 +59,9 @@ pub trait World {
 
     /// Something happened.
     fn tell(&mut self, event: &Event<'_>);
+
+    /// Moves begin or end on the file system of this path. To be kept, not told: events tell.
+    fn round(&mut self, place: &Path, round: Round<'_>);
 
     /// The numbers, as of now.
     fn publish(&mut self, status: &Status);

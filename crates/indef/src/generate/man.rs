@@ -52,7 +52,7 @@ const VARIABLES: [(&str, &str); 6] = [
 const FILES: [(&str, &str); 6] = [
     (
         "/etc/indef/indef.toml",
-        "What indef run --config and indef.service do; indef config example prints it with all keys.",
+        "What indef run --config, indef watch --config and their services do; indef config example prints it with all keys.",
     ),
     (
         "/etc/indef/indef.toml.d/*.toml",

@@ -1,9 +1,10 @@
 //! Clocks, signals and readings of this machine.
 
 use std::{
+    collections::HashMap,
     io::{self, Read},
     os::unix::net::UnixStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,7 +16,7 @@ use anyhow::{Context, Result};
 use indef_pipeline::{
     Cancel,
     consider::{Limits, Looker, Machine, Reading, Source},
-    tend::{Asked, Event, Moment, Status, World},
+    tend::{Asked, Event, Moment, Round, Status, World},
 };
 use linux_abi::local_time::{LocalTime, local_time};
 use rustix::{
@@ -29,6 +30,10 @@ use signal_hook::{
 };
 
 use super::{notify::Notify, telling::Teller};
+use crate::{
+    output::Console,
+    recorder::{Recorder, of_round},
+};
 
 /// How often numbers are given out at most.
 const PUBLISH_EVERY: Duration = Duration::from_secs(15);
@@ -44,6 +49,9 @@ pub(super) struct ThisMachine<'a, P> {
     /// Readable after a signal.
     woken: UnixStream,
     teller: Teller<'a>,
+    console: &'a Console,
+    /// By a path on the file system that moves are made on.
+    records: HashMap<PathBuf, Recorder<'a>>,
     notify: Option<Notify>,
     alive: Instant,
     publish: P,
@@ -57,6 +65,7 @@ impl<'a, P: FnMut(&Status) -> io::Result<()>> ThisMachine<'a, P> {
         root: PathBuf,
         stop: &Cancel,
         teller: Teller<'a>,
+        console: &'a Console,
         publish: P,
     ) -> Result<Self> {
         let reload = Arc::new(AtomicBool::new(false));
@@ -84,6 +93,8 @@ impl<'a, P: FnMut(&Status) -> io::Result<()>> ThisMachine<'a, P> {
             reload,
             woken,
             teller,
+            console,
+            records: HashMap::new(),
             notify,
             alive: Instant::now(),
             publish,
@@ -181,6 +192,20 @@ impl<P: FnMut(&Status) -> io::Result<()>> World for ThisMachine<'_, P> {
         status.truncate(end.map_or(status.len(), |(at, _)| at));
         self.send(&format!("STATUS={status}"));
         self.teller.tell(event);
+    }
+
+    fn round(&mut self, place: &Path, round: Round<'_>) {
+        match round {
+            Round::Begins => {
+                let record = Recorder::begin("watch", false, self.console);
+                self.records.insert(place.to_owned(), record);
+            }
+            Round::Ends { done, left } => {
+                if let Some(record) = self.records.remove(place) {
+                    record.end(&[place.to_owned()], &[], of_round(done, left));
+                }
+            }
+        }
     }
 
     fn publish(&mut self, status: &Status) {

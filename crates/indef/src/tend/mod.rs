@@ -54,7 +54,7 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
     let stop = Cancel::new();
     let root = std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let teller = Teller::new(console, args.is_once());
-    let mut world = ThisMachine::begin(root, &stop, teller, |status| {
+    let mut world = ThisMachine::begin(root, &stop, teller, console, |status| {
         publish(&metrics, listener.as_ref(), status)
     })?;
     let teller = Teller::new(console, args.is_once());

@@ -219,6 +219,20 @@ fn loop_a_service_keeps_to_its_configuration() {
         }
     }
     assert_eq!(fragments(&small), fragments_of_small);
+    // The history tells of it.
+    let ran = indef_with_state(state.path())
+        .args(["history", "--json", "--last", "1"])
+        .ran();
+    let run = &ran.json()["runs"][0];
+    assert_eq!(
+        (&run["verb"], &run["ended"]),
+        (&"watch".into(), &"done".into()),
+        "{run}"
+    );
+    assert_eq!(run["files_moved"], 1, "{run}");
+    assert!(run["requests_saved"].as_u64().unwrap() > 240, "{run}");
+    let mounted_at = scratch.path().to_str().unwrap();
+    assert_eq!(run["file_systems"][0]["mounted_at"], mounted_at, "{run}");
     assert_eq!(hashes(scratch.path()), contents);
     scratch.fsck().unwrap();
 }
