@@ -22,7 +22,7 @@ use crate::consider::{Limits, Reading};
 pub enum Asked {
     /// An orderly end.
     Stop,
-    /// That settings and mounts are read again. Asked until [`Event::Began`] is told.
+    /// That settings and mounts are read again. Asked until the settings are, at the latest until [`Event::Began`] is told.
     Reload,
 }
 

@@ -44,9 +44,6 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 0..=1, require_equals = true)]
     pub(crate) config: Option<Option<PathBuf>>,
 
-    #[command(flatten)]
-    pub(crate) choose: ChooseArgs,
-
     /// One round of each file system, then the end
     #[arg(long)]
     once: bool,
@@ -54,6 +51,9 @@ pub(crate) struct WatchArgs {
     /// Tell what one round would do; trace, move and keep nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) choose: ChooseArgs,
 
     #[command(flatten)]
     learn: LearnArgs,

@@ -103,6 +103,11 @@ impl<'a, P: FnMut(&Status) -> io::Result<()>> ThisMachine<'a, P> {
         })
     }
 
+    /// Set by SIGHUP. To be cleared before the settings are read, so that a signal meanwhile has them read again.
+    pub(super) fn reload_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.reload)
+    }
+
     /// It ends: tell the service manager.
     pub(super) fn end(&self) {
         self.send("STOPPING=1");
@@ -180,7 +185,6 @@ impl<P: FnMut(&Status) -> io::Result<()>> World for ThisMachine<'_, P> {
 
     fn tell(&mut self, event: &Event<'_>) {
         if matches!(event, Event::Began { .. }) {
-            self.reload.store(false, Ordering::Relaxed);
             self.send("READY=1");
         }
         let mut status: String = match event.place() {

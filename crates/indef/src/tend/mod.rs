@@ -9,7 +9,7 @@ mod machine;
 mod notify;
 mod telling;
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, sync::atomic::Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use indef_pipeline::{
@@ -80,10 +80,11 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
         }
         None => None,
     };
-    let paths = settings.paths.clone();
+    let (paths, reload) = (settings.paths.clone(), world.reload_flag());
     let mut duties = Duties::new(settings.clone(), profile, stop.clone());
     let mut tender = Tender::new(settings, &mut world, &mut duties, ledger);
     let ended = tender.run(&mut || {
+        reload.store(false, Ordering::SeqCst);
         let loaded = match &args.config {
             Some(file) => {
                 let file = file.as_deref();
