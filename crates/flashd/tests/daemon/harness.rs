@@ -206,7 +206,13 @@ impl Loop {
         let arguments = ["--direct-io=on", "-b", "4096", "--show", name, disk];
         let output = run("losetup", &arguments);
         assert!(output.status.success(), "{}", text(&output));
-        Self(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+        let device = Self(String::from_utf8(output.stdout).unwrap().trim().to_owned());
+        // A loop device keeps what its last user set, and a hammer that was killed may have told it that
+        // nothing needs a flush.
+        let name = device.0.trim_start_matches("/dev/");
+        let setting = format!("/sys/block/{name}/queue/write_cache");
+        fs::write(&setting, "write back").unwrap_or_else(|error| panic!("{setting}: {error}"));
+        device
     }
 }
 

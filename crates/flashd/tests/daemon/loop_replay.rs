@@ -119,7 +119,11 @@ fn recovers_everywhere(kind: &str, size: &str, most: usize) {
         }
     }
     assert_eq!(synced, FILES);
-    assert!(flushes.len() as u64 >= FILES, "each fsync needs a flush");
+    assert!(
+        flushes.len() as u64 >= FILES,
+        "each fsync needs a flush: {} of {FILES}",
+        flushes.len()
+    );
     let step = flushes.len().div_ceil(most);
     for (index, (mark, synced)) in flushes.iter().enumerate().step_by(step) {
         // All the way to here, the least that is left here, and something on the way to the next.

