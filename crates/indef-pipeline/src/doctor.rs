@@ -106,10 +106,15 @@ fn is_on_device(mount: &Mount) -> bool {
 
 /// The file system that is mounted there, if it is this one.
 fn look(mount: &Mount) -> io::Result<Option<Filesystem>> {
+    let fs = file_system_at(mount)?;
+    Ok((fs.kind.to_string() == mount.fs_type).then_some(fs))
+}
+
+/// The file system that is seen at a mount point: another one may be mounted on top.
+pub(crate) fn file_system_at(mount: &Mount) -> io::Result<Filesystem> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let point = open(&mount.point, flags, Mode::empty())?;
-    let fs = detect(&point, &mount.point).map_err(|error| error.source)?;
-    Ok((fs.kind.to_string() == mount.fs_type).then_some(fs))
+    detect(&point, &mount.point).map_err(|error| error.source)
 }
 
 fn serve(engines: &Engines, fs: &Filesystem) -> Served {

@@ -2,10 +2,12 @@
 
 use std::{collections::HashMap, fs, io, path::PathBuf};
 
-use indef_fs::{Filesystem, Mount, detect};
-use rustix::fs::{Mode, OFlags, open};
+use indef_fs::{Filesystem, Mount};
 
-use crate::{doctor::is_served, engines::Engines};
+use crate::{
+    doctor::{file_system_at, is_served},
+    engines::Engines,
+};
 
 /// The mount points of the file systems that are mounted for writing and have an engine that this user may use, each
 /// file system once, and each mounted subvolume of Btrfs; by name. Network file systems, overlays and file systems
@@ -30,9 +32,7 @@ fn look(engines: &Engines, mount: &Mount) -> Option<Filesystem> {
     if !fs::symlink_metadata(&mount.point).is_ok_and(|status| status.is_dir()) {
         return None;
     }
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let point = open(&mount.point, flags, Mode::empty()).ok()?;
-    let fs = detect(&point, &mount.point).ok()?;
+    let fs = file_system_at(mount).ok()?;
     // Else another one is mounted on top of it.
     let is_on_top = (fs.mount.as_ref()).is_some_and(|seen| seen.id == mount.id);
     let chosen = engines.of(&fs);

@@ -232,15 +232,8 @@ impl StoredRun {
     ///
     /// [`ResumeError::Running`]; the directory, the journal or the plan cannot be read.
     pub fn newest(directory: &Path) -> Result<Option<Resumed>, ResumeError> {
-        sweep(directory);
-        let mut journals = match names(directory, "journal") {
-            Ok(journals) => journals,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(FsError::new(directory, "list", error).into()),
-        };
-        journals.sort();
         let mut running = None;
-        for path in journals.into_iter().rev() {
+        for path in newest_first(directory)? {
             match lock_when_left(&path).map_err(|error| FsError::new(&path, "lock", error))? {
                 Lockable::Yes(journal) => return Self::resume(journal, path).map(Some),
                 Lockable::Gone => {}
@@ -263,15 +256,8 @@ impl StoredRun {
         purpose: &str,
         within: Duration,
     ) -> Result<Option<Resumed>, ResumeError> {
-        sweep(directory);
-        let mut journals = match names(directory, "journal") {
-            Ok(journals) => journals,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(FsError::new(directory, "list", error).into()),
-        };
-        journals.sort();
         let fresh = |path: &PathBuf| stored_since(path).is_some_and(|age| age <= within);
-        for path in journals.into_iter().rev().filter(fresh) {
+        for path in newest_first(directory)?.into_iter().filter(fresh) {
             if let Ok(Some(journal)) = lock_if_left(&path)
                 && let Ok(resumed) = Self::resume(journal, path)
                 && resumed.purpose.as_deref() == Some(purpose)
@@ -458,6 +444,19 @@ fn stored_since(path: &Path) -> Option<Duration> {
     let (time, _) = path.file_stem()?.to_str()?.split_once('-')?;
     let stored = UNIX_EPOCH.checked_add(Duration::from_nanos(time.parse().ok()?))?;
     stored.elapsed().ok()
+}
+
+/// The journals of all runs in `directory`, the newest first, after a [sweep]; none where it does not exist.
+fn newest_first(directory: &Path) -> Result<Vec<PathBuf>, ResumeError> {
+    sweep(directory);
+    let mut journals = match names(directory, "journal") {
+        Ok(journals) => journals,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(FsError::new(directory, "list", error).into()),
+    };
+    journals.sort();
+    journals.reverse();
+    Ok(journals)
 }
 
 /// Files of our own with this extension.
