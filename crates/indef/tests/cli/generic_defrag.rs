@@ -66,10 +66,12 @@ fn program() -> (PathBuf, tempfile::TempDir) {
         return (program.into(), folder);
     }
     let script = folder.path().join("defragmenter");
+    // Its runs are none of the history of whoever runs the tests.
     fs::write(
         &script,
         format!(
-            "#!/bin/sh\nexec '{}' run \"$@\"\n",
+            "#!/bin/sh\nSTATE_DIRECTORY='{}' exec '{}' run \"$@\"\n",
+            folder.path().join("state").display(),
             env!("CARGO_BIN_EXE_indef")
         ),
     )
