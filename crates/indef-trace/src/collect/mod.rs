@@ -35,6 +35,7 @@ mod programs;
 mod sampler;
 mod sampling;
 mod sources;
+mod split;
 mod tallies;
 mod windows;
 #[allow(unsafe_code, reason = "structures from bytes, and shared memory")]

@@ -14,6 +14,7 @@ use super::{
     options::TraceOptions,
     programs::Programs,
     sampling::{Choice, Control, Cost, Sampling, Spent},
+    split::Split,
     windows::{Between, SLOT, Window, Windows, longest},
     wire,
 };
@@ -89,6 +90,8 @@ pub(super) struct Sampler {
     /// Their shares of a processor while all of them are attached, and in a pause; `None` before the first
     /// measurement.
     shares: Option<(f64, f64)>,
+    /// The part of the programs' cost that no choice spares.
+    split: Split,
     /// The accesses of the slot that was measured last.
     made: u64,
     /// Processor time of attaching them last, and detaching them again.
@@ -130,6 +133,7 @@ impl Sampler {
             programs: Duration::ZERO,
             charged: now,
             shares: None,
+            split: Split::default(),
             made: 0,
             attaching: Duration::ZERO,
             attaching_in_all: Duration::ZERO,
@@ -309,9 +313,11 @@ impl Sampler {
             control.braked(made as f64 / seen as f64);
         }
         let pauses = f64::from(choice.pauses);
+        let unchosen = self.split.measured(measured.attached, seen, made);
         let cost = Cost {
             // Also in the slot after a window, when they cost less.
             programs: measured.attached * (2.0 / pauses).min(1.0) + measured.staying,
+            unchosen: unchosen * (2.0 / pauses).min(1.0) + measured.staying,
             own: measured.own,
             attaching: match choice.pauses {
                 1 => 0.0,

@@ -41,8 +41,8 @@ const COINS: u32 = 6;
 const FEWEST: u32 = 16;
 /// Part of the budget that is aimed at.
 const AIM: f64 = 0.7;
-/// Below this part of it, more is chosen again.
-const CALM: f64 = 0.5;
+/// Where chosen accesses cost less than this part of what they may, more are chosen again.
+const CALM: f64 = 0.7;
 /// The part of the budget beyond which there is a debt: the rest is kept for what comes suddenly, and for the error
 /// of the measurement.
 const SPENDABLE: f64 = 0.9;
@@ -50,6 +50,9 @@ const SPENDABLE: f64 = 0.9;
 const REPAID: f64 = 2.0;
 /// The part of the budget that may be used for that.
 const REPAYMENT: f64 = 0.7;
+/// Without windows, the part of the budget that chosen accesses may take at least, as long as all together stay within
+/// what is [`SPENDABLE`]: where the cost is that of accesses which are not chosen, a larger `k` spares nothing.
+const CHOSEN: f64 = 0.15;
 /// How much `k` may grow at once.
 const STEP: f64 = 8.0;
 /// The part of the budget that is left for accesses at least, whatever the collector's [`Cost::upkeep`] takes: a
@@ -213,6 +216,8 @@ impl Choice {
 pub(super) struct Cost {
     /// The programs.
     pub(super) programs: f64,
+    /// The part of it that accesses would cost which are not chosen ([`super::split`]).
+    pub(super) unchosen: f64,
     /// The collector, and which part of that is for windows.
     pub(super) own: f64,
     pub(super) attaching: f64,
@@ -288,13 +293,22 @@ impl Control {
         let matters = cost.programs > self.budget * NOTABLE || cost.seen > FEW || self.k < 2.0;
         let before = self.k;
         let most = if debt > 0.0 { aim } else { budget };
+        // Windows spare the cost of all accesses, a `k` without them only that of chosen ones.
+        let fixed = match self.k <= f64::from(ONE_IN)
+            && cost.unchosen + CHOSEN * left <= SPENDABLE * left
+        {
+            true => cost.unchosen,
+            false => 0.0,
+        };
+        let room = (aim - fixed).max(if fixed > 0.0 { CHOSEN * budget } else { 0.0 });
         if now > most && matters {
-            self.k *= (now / aim).min(STEP);
+            self.k *= ((now - fixed) / room).clamp(1.0, STEP);
         } else if debt <= 0.0 {
             // Without windows, they would not cost anything.
             let smooth = now.max(self.programs + cost.own - cost.upkeep) - cost.attaching;
-            if smooth < budget * CALM {
-                self.k *= (smooth / aim).max(0.5);
+            let chosen = (smooth - fixed).max(0.0);
+            if chosen < room * CALM {
+                self.k *= (chosen / room).max(0.5);
             }
         }
         // Whole numbers below, so that a `k` that falls reaches 1.
@@ -305,7 +319,8 @@ impl Control {
         self.k = self.k.clamp(1.0, f64::from(FEWEST * longest));
         if before != self.k {
             // What was measured before does not hold for the new one.
-            self.programs *= before / self.k;
+            let chosen = (self.programs - fixed).max(0.0);
+            self.programs = self.programs - chosen + chosen * before / self.k;
         }
     }
 }

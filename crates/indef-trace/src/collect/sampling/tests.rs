@@ -4,6 +4,7 @@ use workloads::Numbers;
 use super::*;
 use crate::collect::{
     brake::{Brake, is_news},
+    split::Split,
     windows::{self, Windows, longest},
 };
 
@@ -36,6 +37,7 @@ fn cost_of(choice: Choice, chosen: f64, rate: f64) -> Cost {
     };
     Cost {
         programs: chosen * 0.6e-6 + (seen - chosen) * 0.05e-6,
+        unchosen: seen * 0.05e-6,
         own: UPKEEP + chosen * 2e-6 + attaching,
         attaching,
         upkeep: UPKEEP,
@@ -232,6 +234,42 @@ fn upkeep_does_not_cost_accesses() {
             control.measured(cost, 0.0, LONG);
         }
         assert_eq!(choice(&control, LONG).weight(), 1, "{upkeep}");
+    }
+}
+
+/// Reads in many requests, whose programs run whether or not the read is chosen: `k` grows as far as that spares
+/// anything, and no further, although the cost is close to the bound.
+#[test]
+fn k_does_not_grow_for_what_it_does_not_spare() {
+    for seed in 0..20 {
+        let mut numbers = Numbers::new(seed);
+        let (mut control, mut split) = (Control::new(BUDGET), Split::default());
+        let (mut spent, mut largest) = (0.0, 0);
+        for second in 0..120 {
+            let choice = choice(&control, 20 * second);
+            let made = 900 + numbers.below(400_u64);
+            let seen = made / u64::from(choice.one_in);
+            // The noise of a measurement.
+            let noise = 0.9 + 0.2 * numbers.below(1000_u64) as f64 / 1000.0;
+            let programs = (made as f64 * 5.5e-6 + seen as f64 * 4e-6) * noise;
+            let own = UPKEEP + seen as f64 * 0.5e-6;
+            spent += programs + own;
+            let cost = Cost {
+                programs,
+                unchosen: split.measured(programs, seen, made),
+                own,
+                attaching: 0.0,
+                upkeep: UPKEEP,
+                seen: seen as f64,
+            };
+            let debt = control.debt(spent, f64::from(second + 1));
+            control.measured(cost, debt, longest(20 * second));
+            if second > 20 {
+                largest = largest.max(choice.weight());
+            }
+        }
+        assert!(largest <= 12, "one in {largest}, seed {seed}");
+        assert!(spent / 120.0 <= BUDGET, "{spent}, seed {seed}");
     }
 }
 
