@@ -1,14 +1,15 @@
-//! `--calibrate`: asks the device what contiguous reads take under the load of a profile.
+//! `--calibrate`: asks the device what contiguous reads take under the load of a profile, and what a plan leaves.
 //!
 //! Ranges of the profile are read with `O_DIRECT` and `O_NOATIME`, by a growing number of readers that
 //! each wait for their read: as they lie, drawn by how often the profile reads them, and then ranges
-//! that are contiguous, in reads of the same lengths. Nothing is written, also no access time, and
+//! that are contiguous, in reads of the same lengths; and, where a plan moves a part of what is fragmented, a mix of
+//! both: contiguous ones for what it moves. Nothing is written, also no access time, and
 //! nothing enters the page cache: ranges that a file system would read through it (encoded or inline
 //! extents) are left out, and so are ranges with holes, which cost the device less.
 
 use std::{
     cmp::Reverse,
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs::File,
     os::unix::fs::FileExt,
     path::Path,
@@ -22,9 +23,9 @@ use std::{
 
 use indef_core::{
     Draw,
-    calibrate::{CannotPredict, FEWEST_CONTIGUOUS, Service, ServicePass},
+    calibrate::{CannotPredict, FEWEST_CONTIGUOUS, MeanTime, Service, ServicePass},
     layout::{ExtentFlags, Layout},
-    plan::PlanOptions,
+    plan::{FilePlan, PlanOptions},
 };
 use indef_engine::Cancel;
 use indef_fs::{Mapper, TargetId, reopen};
@@ -55,33 +56,36 @@ const MAY_FAIL: usize = 20;
 /// Direct I/O is aligned to this.
 const ALIGNED: usize = 4096;
 
-/// Measure with reads of these files; `traced_ns` is the mean time of their traced reads.
+/// Measure with reads of these files, of which these plans move something; `traced_ns` is the mean time of their traced reads.
 pub(crate) fn measure(
     traced_ns: f64,
     options: &PlanOptions,
     geometries: &Geometries,
     accesses: &Accesses,
-    files: &HashSet<TargetId>,
+    (files, plans): (&HashSet<TargetId>, &[FilePlan]),
     cancel: &Cancel,
 ) -> Result<Service, CannotPredict> {
     let until = Until {
         deadline: Instant::now() + LONGEST,
         cancel,
     };
-    let ground = Ground::of(options, geometries, accesses, files, &until)?;
+    let mut ground = Ground::of(options, geometries, accesses, files, &until)?;
+    ground.plan(plans);
     if ground.contiguous.len() < FEWEST_CONTIGUOUS {
         return Err(CannotPredict::NothingToRead);
     }
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let mut draw = Draw::new(seed.map_or(1, |since| since.as_nanos() as u64));
     Service::find(traced_ns, |readers| {
-        let (as_is, contiguous) = ground.draw(&mut draw)?;
-        let as_is = ground.read(&as_is, readers, &until)?;
-        let contiguous = ground.read(&contiguous, readers, &until)?;
+        let drawn = ground.draw(&mut draw)?;
+        let read = |spots: &[Spot]| ground.read(spots, readers, &until);
         Ok(ServicePass {
-            as_is_ns: as_is.mean,
-            contiguous_ns: contiguous.mean,
-            error: as_is.error.hypot(contiguous.error),
+            as_is: read(&drawn.as_is)?,
+            contiguous: read(&drawn.contiguous)?,
+            planned: match ground.moves_a_part() {
+                true => Some(read(&drawn.planned)?),
+                false => None,
+            },
         })
     })
 }
@@ -112,12 +116,30 @@ struct Spot {
     range: FileRange,
 }
 
+/// A range of the profile.
+struct Place {
+    spot: Spot,
+    /// Reads of it and of those before.
+    upto: u64,
+    is_fragmented: bool,
+    /// The plan moves it.
+    moves: bool,
+}
+
+/// Reads of all kinds, in the same order.
+#[derive(Default)]
+struct Drawn {
+    as_is: Vec<Spot>,
+    contiguous: Vec<Spot>,
+    planned: Vec<Spot>,
+}
+
 /// All that can be read.
 #[derive(Default)]
 struct Ground {
-    files: Vec<File>,
-    /// Each range of the profile, with the number of reads of it and of those before.
-    as_is: Vec<(Spot, u64)>,
+    files: Vec<(File, TargetId)>,
+    /// The ranges of the profile.
+    as_is: Vec<Place>,
     contiguous: Vec<Spot>,
 }
 
@@ -181,25 +203,56 @@ impl Ground {
             }
             let spot = Spot { file, range };
             let dolf = layout.measure(range, &geometry, options.max_request).dolf;
-            let before = self.as_is.last().map_or(0, |(_, reads)| *reads);
+            let before = self.as_is.last().map_or(0, |place| place.upto);
             match dolf {
                 0 => continue,
                 1 => self.contiguous.push(spot),
                 _ => {}
             }
-            self.as_is.push((spot, before.saturating_add(access.reads)));
+            self.as_is.push(Place {
+                spot,
+                upto: before.saturating_add(access.reads),
+                is_fragmented: dolf > 1,
+                moves: false,
+            });
         }
-        self.files.push(direct);
+        self.files.push((direct, id));
     }
 
-    /// Reads of the profile, and contiguous ones of the same lengths.
-    fn draw(&self, draw: &mut Draw) -> Result<(Vec<Spot>, Vec<Spot>), CannotPredict> {
-        let all = self.as_is.last().map_or(0, |(_, reads)| *reads);
-        let (mut as_is, mut contiguous) = (Vec::new(), Vec::new());
+    /// Note which ranges these plans move.
+    fn plan(&mut self, plans: &[FilePlan]) {
+        let of_file = |plan: &FilePlan| {
+            let (dev, inode) = (plan.dev, plan.inode);
+            (TargetId { dev, inode }, plan.runs())
+        };
+        let runs: HashMap<_, _> = plans.iter().map(of_file).collect();
+        for place in &mut self.as_is {
+            let id = self.files.get(place.spot.file).map(|(_, id)| id);
+            let Some(runs) = id.and_then(|id| runs.get(id)) else {
+                continue;
+            };
+            let range = place.spot.range;
+            let after = runs.partition_point(|run| run.start <= range.start);
+            let run = after.checked_sub(1).and_then(|at| runs.get(at));
+            place.moves = place.is_fragmented && run.is_some_and(|run| run.contains(range));
+        }
+    }
+
+    /// Whether the plan moves something of what is fragmented, and not all of it.
+    fn moves_a_part(&self) -> bool {
+        let fragmented = || self.as_is.iter().filter(|place| place.is_fragmented);
+        fragmented().any(|place| place.moves) && fragmented().any(|place| !place.moves)
+    }
+
+    /// Reads of the profile, and contiguous ones of the same lengths for all of them and for those that move.
+    fn draw(&self, draw: &mut Draw) -> Result<Drawn, CannotPredict> {
+        let all = self.as_is.last().map_or(0, |place| place.upto);
+        let mut drawn = Drawn::default();
         for _ in 0..MOST {
             let wanted = draw.below(all);
-            let at = self.as_is.partition_point(|(_, upto)| *upto <= wanted);
-            let spot = self.as_is.get(at).ok_or(CannotPredict::NothingToRead)?.0;
+            let at = self.as_is.partition_point(|place| place.upto <= wanted);
+            let place = self.as_is.get(at).ok_or(CannotPredict::NothingToRead)?;
+            let spot = place.spot;
             let len = spot.range.len;
             let shorter = self.contiguous.partition_point(|spot| spot.range.len < len);
             let enough = &self.contiguous[shorter..];
@@ -207,21 +260,28 @@ impl Ground {
                 // Long ranges are rare; without them both kinds stay alike.
                 continue;
             }
-            as_is.push(spot);
             let other = enough[draw.below(enough.len() as u64) as usize];
-            contiguous.push(Spot {
+            let other = Spot {
                 range: FileRange::new(other.range.start.get(), len.get()),
                 ..other
-            });
+            };
+            drawn.as_is.push(spot);
+            drawn.contiguous.push(other);
+            drawn.planned.push(if place.moves { other } else { spot });
         }
-        match as_is.len() * 2 < MOST {
+        match drawn.as_is.len() * 2 < MOST {
             true => Err(CannotPredict::NothingToRead),
-            false => Ok((as_is, contiguous)),
+            false => Ok(drawn),
         }
     }
 
     /// Read, each of the readers one at a time.
-    fn read(&self, spots: &[Spot], readers: u32, until: &Until<'_>) -> Result<Mean, CannotPredict> {
+    fn read(
+        &self,
+        spots: &[Spot],
+        readers: u32,
+        until: &Until<'_>,
+    ) -> Result<MeanTime, CannotPredict> {
         let (next, failed, ended) = (
             AtomicUsize::new(0),
             AtomicUsize::new(0),
@@ -269,7 +329,7 @@ impl Ground {
         if failed.into_inner() * MAY_FAIL > times.len() {
             return Err(CannotPredict::ReadsFail);
         }
-        Ok(Mean::of(&times))
+        Ok(mean_of(&times))
     }
 
     fn read_one(&self, spot: &Spot, buffer: &mut Vec<u8>) -> Option<()> {
@@ -279,7 +339,7 @@ impl Ground {
         }
         let shift = buffer.as_ptr().align_offset(ALIGNED);
         let into = buffer.get_mut(shift..shift + len)?;
-        let file = self.files.get(spot.file)?;
+        let (file, _) = self.files.get(spot.file)?;
         file.read_exact_at(into, spot.range.start.get()).ok()
     }
 }
@@ -294,20 +354,13 @@ fn is_all_read_directly(layout: &Layout, range: FileRange) -> bool {
     direct.map(|extent| extent.len.get()).sum::<u64>() == range.len.get()
 }
 
-/// A mean, with its standard error as a part of it.
-struct Mean {
-    mean: f64,
-    error: f64,
-}
-
-impl Mean {
-    fn of(times: &[f64]) -> Self {
-        let count = times.len().max(1) as f64;
-        let mean = times.iter().sum::<f64>() / count;
-        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
-        Self {
-            mean,
-            error: (variance / count).sqrt() / mean.max(1.0),
-        }
+/// The mean.
+fn mean_of(times: &[f64]) -> MeanTime {
+    let count = times.len().max(1) as f64;
+    let mean = times.iter().sum::<f64>() / count;
+    let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
+    MeanTime {
+        ns: mean,
+        error: (variance / count).sqrt() / mean.max(1.0),
     }
 }

@@ -127,6 +127,12 @@ macro_rules! byte_range {
             pub fn overlaps(self, other: Self) -> bool {
                 !self.intersect(other).is_empty()
             }
+
+            /// Whether `other` lies inside as a whole.
+            #[must_use]
+            pub fn contains(self, other: Self) -> bool {
+                self.intersect(other) == other
+            }
         }
     };
 }
@@ -145,14 +151,6 @@ impl FileRange {
     #[must_use]
     pub const fn align_outward(self, unit: Bytes) -> Self {
         Self::between(self.start.align_down(unit), self.end().align_up(unit))
-    }
-}
-
-impl PhysRange {
-    /// Whether `other` lies inside as a whole.
-    #[must_use]
-    pub fn contains(self, other: Self) -> bool {
-        self.intersect(other) == other
     }
 }
 

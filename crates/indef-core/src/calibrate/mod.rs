@@ -50,7 +50,7 @@ use fit::{AHEAD, COLUMNS, DOLF, DOPF, Fit, Observation, SPLIT};
 pub use predict::{Prediction, Reads};
 use sample::columns;
 pub use sample::{FEWEST_RANGES, Sample};
-pub use service::{MOST_READERS, Service, ServicePass};
+pub use service::{MOST_READERS, MeanTime, Ratio, Service, ServicePass};
 pub use unpredicted::{CannotPredict, FEWEST_CONTIGUOUS};
 
 /// `k`, if it does not follow from the samples.

@@ -1,6 +1,6 @@
 //! The effect of a plan on the time of all reads of a profile, or why it cannot be predicted.
 
-use super::{Calibration, CannotPredict, IDLE, Queue, Service};
+use super::{Calibration, CannotPredict, IDLE, Queue, Ratio, Service};
 use crate::priority::finite;
 
 /// An error of the time saved beyond this part of the time of all reads is too much to tell anything.
@@ -72,6 +72,23 @@ impl Reads {
     }
 }
 
+/// The time that is saved by reads which take this part of theirs, and its standard error.
+fn saved_by(of: &Reads, ratio: &Ratio) -> (f64, f64) {
+    let left = of.now_ns * ratio.ratio;
+    (of.now_ns - left, left * ratio.error)
+}
+
+/// The mean of two estimates with their standard errors, by these.
+fn together(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
+    let weight = |(_, error): (f64, f64)| 1.0 / (error * error).max(f64::MIN_POSITIVE);
+    let (of_one, of_other) = (weight(one), weight(other));
+    let part = of_one / (of_one + of_other);
+    (
+        part * one.0 + (1.0 - part) * other.0,
+        (1.0 / (of_one + of_other)).sqrt(),
+    )
+}
+
 impl Calibration {
     /// Whether reads waited for each other, so that the weights do not tell what they take without
     /// fragments.
@@ -81,7 +98,7 @@ impl Calibration {
     }
 
     /// The effect of a plan that saves `saved_ns` by the weights, as a part of what fragments cost in all;
-    /// with what was measured of the device, if anything was. Reads of ranges that the trace did not see
+    /// with what was measured of the device, for this plan as well or only without any fragments, if anything was. Reads of ranges that the trace did not see
     /// stay as slow as they are.
     ///
     /// # Errors
@@ -94,14 +111,26 @@ impl Calibration {
         service: Option<&Service>,
     ) -> Result<Prediction, CannotPredict> {
         let (seen, seen_error) = of.seen();
-        let share = part(saved_ns, of.excess_ns) * seen;
+        let share = part(saved_ns, of.excess_ns);
         let (saved_ns, error_ns) = match (service, self.queue) {
             (Some(service), _) => {
-                let whole = of.now_ns * (1.0 - service.ratio);
-                let measured = of.now_ns * service.ratio * service.error * share;
-                // The less of it moves, the more depends on the weights.
-                let modelled = whole * share * (1.0 - share) * self.cost_error;
-                (whole * share, measured + modelled)
+                let (of_all, its_error) = saved_by(of, &service.contiguous);
+                let measured = its_error * share;
+                let (saved_ns, error_ns) = match service.planned {
+                    // The less of it moves, the more depends on the weights.
+                    None => {
+                        let modelled = of_all * share * (1.0 - share) * self.cost_error;
+                        (of_all * share, measured + modelled)
+                    }
+                    // Whose requests wait for whose, the weights do not know: of what the others cost, any part may be
+                    // due to those that move.
+                    Some(planned) => {
+                        let modelled = of_all * share * (1.0 - share);
+                        let by_weights = (of_all * share, measured + modelled);
+                        together(by_weights, saved_by(of, &planned))
+                    }
+                };
+                (saved_ns * seen, error_ns * seen)
             }
             (None, Queue::Unknown) => return Err(CannotPredict::QueueUnknown),
             (None, Queue::Known | Queue::Alike) if self.is_busy() => {

@@ -17,7 +17,7 @@ use std::{
 
 use indef_core::{
     SkipReason,
-    calibrate::{Calibration, CannotCalibrate, CannotPredict, Prediction, Reads},
+    calibrate::{Calibration, CannotCalibrate, CannotPredict, Prediction, Reads, Service},
     layout::DeviceTimes,
     plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, truncate_on},
 };
@@ -205,18 +205,28 @@ impl Planner {
             let service = |(reads, files): &(Reads, HashSet<TargetId>)| {
                 let mean_ns = reads.now_ns / reads.reads.max(1) as f64;
                 let options = &planned.options;
-                service::measure(mean_ns, options, &geometries, accesses, files, cancel)
+                let ground = (files, planned.files.as_slice());
+                service::measure(mean_ns, options, &geometries, accesses, ground, cancel)
             };
             let times = times.into_sums();
             let service = self.calibrate.then(|| service(&times));
             planned.summary.cancelled |= cancel.is_cancelled();
-            let predict = |saved_ns| match &service {
-                Some(Err(why)) => Err(*why),
-                Some(Ok(service)) => found.predict(&times.0, saved_ns, Some(service)),
-                None => found.predict(&times.0, saved_ns, None),
+            let predict = |saved_ns, service: Option<&Result<Service, CannotPredict>>| {
+                let service = service.map(Result::as_ref).transpose();
+                service
+                    .map_err(|why| *why)
+                    .and_then(|service| found.predict(&times.0, saved_ns, service))
             };
-            planned.prediction = Some(predict(planned.totals.gain));
-            planned.whole_prediction = Some(predict(planned.limited.possible_gain));
+            planned.prediction = Some(predict(planned.totals.gain, service.as_ref()));
+            // Measured was what the plan leaves, not what all that may move would.
+            let whole = service.map(|service| {
+                service.map(|service| Service {
+                    planned: None,
+                    ..service
+                })
+            });
+            let possible = planned.limited.possible_gain;
+            planned.whole_prediction = Some(predict(possible, whole.as_ref()));
         }
         if let Weight::Probed(_) = planned.options.weight {
             let totals = &planned.totals;

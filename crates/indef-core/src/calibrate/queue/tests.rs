@@ -8,7 +8,7 @@ use units::{Bytes, Nanos};
 use workloads::Numbers;
 
 use super::super::{
-    CannotCalibrate, CannotPredict, Queue, Reads, Sample, Service, ServicePass, calibrate,
+    CannotCalibrate, CannotPredict, MeanTime, Queue, Reads, Sample, Service, ServicePass, calibrate,
 };
 use crate::{access::Observed, layout::Fragmentation};
 
@@ -148,15 +148,53 @@ fn the_law_of_a_single_server_is_found() {
 }
 
 /// Readers and device by which the trace was made, and a device that can be asked.
-fn service(device: Device, traced_ns: f64) -> Result<Service, CannotPredict> {
+fn service(device: Device, traced_ns: f64, plan: Option<&[u64]>) -> Result<Service, CannotPredict> {
     Service::find(traced_ns, |readers| {
-        let of = |fragments: &[u64], seed| mean_ns(&run(device, readers.into(), fragments, seed));
-        Ok(ServicePass {
-            as_is_ns: of(&aged(), 3),
-            contiguous_ns: of(&[1; RANGES], 4),
+        let of = |fragments: &[u64], seed| MeanTime {
+            ns: mean_ns(&run(device, readers.into(), fragments, seed)),
             error: 0.01,
+        };
+        Ok(ServicePass {
+            as_is: of(&aged(), 3),
+            contiguous: of(&[1; RANGES], 4),
+            planned: plan.map(|plan| of(plan, 5)),
         })
     })
+}
+
+/// A plan of the worst ranges: its part of all is not the part of the time that it saves, once reads wait for each
+/// other.
+#[test]
+fn a_part_is_asked_for_too() {
+    for units in [1, 16] {
+        for readers in [1, 8] {
+            let device = Device {
+                units,
+                service_ns: 50_000,
+                base_ns: 10_000,
+            };
+            let samples = run(device, readers, &aged(), 1);
+            let found = calibrate(samples.clone()).unwrap();
+            let of = reads(&samples, &found.weights);
+            let plan: Vec<u64> = aged()
+                .iter()
+                .map(|dolf| if *dolf > 20 { 1 } else { *dolf })
+                .collect();
+            let saved_ns: f64 = (samples.iter())
+                .filter(|sample| sample.fragmentation.dolf > 20)
+                .map(|sample| {
+                    let excess = found.weights.excess_ns(&sample.fragmentation);
+                    excess * sample.observed.timed as f64
+                })
+                .sum();
+            let service = service(device, mean_ns(&samples), Some(&plan)).unwrap();
+            let says = found.predict(&of, saved_ns, Some(&service)).unwrap();
+            let after = mean_ns(&run(device, readers, &plan, 2));
+            let gone = (1.0 - after / mean_ns(&samples)) * 100.0;
+            let off = (says.saved_pct() - gone).abs();
+            assert!(off < 4.0, "{units} {readers}: {} {gone}", says.saved_pct());
+        }
+    }
 }
 
 #[test]
@@ -171,7 +209,7 @@ fn a_device_that_was_asked_gives_the_time_of_any_number_of_readers() {
             let samples = run(device, readers, &aged(), 1);
             let found = calibrate(samples.clone()).unwrap();
             let of = reads(&samples, &found.weights);
-            let service = service(device, mean_ns(&samples)).unwrap();
+            let service = service(device, mean_ns(&samples), None).unwrap();
             let says = found.predict(&of, of.excess_ns, Some(&service)).unwrap();
             let after = mean_ns(&run(device, readers, &[1; RANGES], 2));
             let gone = (1.0 - after / mean_ns(&samples)) * 100.0;
@@ -197,16 +235,17 @@ fn a_device_that_is_not_as_it_was_tells_nothing() {
         base_ns: 10_000,
     };
     let traced = mean_ns(&run(device, 1, &aged(), 1));
-    let slow = service(device, traced / 3.0);
+    let slow = service(device, traced / 3.0, None);
     assert!(
         matches!(slow, Err(CannotPredict::Changed { slower: true, .. })),
         "{slow:?}"
     );
     let never = Service::find(traced, |_| {
+        let of = |ns| MeanTime { ns, error: 0.0 };
         Ok(ServicePass {
-            as_is_ns: traced / 3.0,
-            contiguous_ns: 1.0,
-            error: 0.0,
+            as_is: of(traced / 3.0),
+            contiguous: of(1.0),
+            planned: None,
         })
     });
     assert!(
@@ -318,7 +357,7 @@ fn reads_of_ranges_that_the_trace_did_not_see_stay_as_slow_as_they_are() {
         unseen: 2.0 * counted.reads as f64,
         unseen_variance: (0.1 * counted.reads as f64).powi(2),
     };
-    let service = service(device, mean_ns(&samples)).unwrap();
+    let service = service(device, mean_ns(&samples), None).unwrap();
     for service in [None, Some(&service)] {
         let says = found.predict(&of, of.excess_ns, service).unwrap();
         let (saved, error) = (says.saved_pct() / 100.0, says.error_pct() / 100.0);
