@@ -3,10 +3,9 @@
 //!
 //! The normal equations of six columns are so small that all 64 subsets can be solved. The best
 //! subset without a negative coefficient is the exact optimum of the constrained problem, because it is
-//! the unconstrained optimum of the columns that it uses. One column may have a negative coefficient:
-//! [`SPLIT`], which only makes the first further fragment cheaper or dearer than the others.
+//! the unconstrained optimum of the columns that it uses.
 
-/// Constant, length, DoLF − 1, DoPF, requests ahead, whether DoLF is above 1.
+/// Constant, length, further fragments that cost something, DoPF, requests ahead, whether DoLF is above 1.
 pub(super) const COLUMNS: usize = 6;
 
 /// Columns by name.
@@ -46,6 +45,8 @@ pub(super) struct Fit {
     pub(super) scale: f64,
     pub(super) r_squared: f64,
     pub(super) median_error: f64,
+    /// Mean distance of all rows, outliers and all.
+    pub(super) mean_error: f64,
     pub(super) outliers: u64,
 }
 
@@ -142,8 +143,8 @@ impl Normal {
                 continue;
             };
             let explained = dot(&solution, &self.xy);
-            let allowed = |(i, b): (usize, &f64)| b.is_finite() && (*b >= 0.0 || i == SPLIT);
-            if solution.iter().enumerate().all(allowed) && explained > best.2 {
+            let allowed = |b: &f64| b.is_finite() && *b >= 0.0;
+            if solution.iter().all(allowed) && explained > best.2 {
                 best = (solution, subset, explained);
             }
         }
@@ -351,6 +352,15 @@ impl Iterate {
                 (1.0 - left / all).clamp(0.0, 1.0)
             } else {
                 0.0
+            },
+            mean_error: {
+                let weight: f64 = rows.iter().map(|row| row.weight).sum();
+                let sum: f64 = rows
+                    .iter()
+                    .zip(&errors)
+                    .map(|(row, error)| row.weight * error)
+                    .sum();
+                sum / weight.max(f64::MIN_POSITIVE)
             },
             median_error: median(&mut errors),
             outliers: rows

@@ -5,8 +5,8 @@
 //! measured weights, and the priority becomes a time:
 //!
 //! ```text
-//! mean time of a read = base + per_byte · length + per_fragment · (DoLF − 1) + split (if DoLF > 1)
-//!                       + per_dopf · DoPF + per_ahead · requests in flight when it begins
+//! mean time of a read = base + per_byte · length + per_fragment · (DoLF − 1 − free, if above 0)
+//!                       + split (if DoLF > 1) + per_dopf · DoPF + per_ahead · requests in flight when it begins
 //! IODP                = (per_fragment · DoLF + split + per_ahead · those that find it in flight
 //!                       + per_dopf · DoPF + correction) · reads                             [ns]
 //! gain of a chunk     = IODP now − IODP of the ideal layout     = time lost per read × reads
@@ -14,14 +14,15 @@
 //!
 //! FAST 2024 §3.2 found at queue depth 1 that time grows by a constant with each fragment: a split
 //! read waits for each further request (85 µs on its NVMe drive, 136 µs on SATA). At greater depths
-//! requests overlap, and reads wait for those of others (module `queue`); what becomes of a busy device
+//! requests overlap, and reads wait for those of others (module `queue`). So do the requests of one read on a drive
+//! of many dies: the first fragments then cost nothing (`free`; module `knee`), until some of them meet on a die; what becomes of a busy device
 //! without fragments is measured ([`Service`]).
 //!
 //! - **Fit** ([`calibrate`]). Each timed range is one sample: its mean time, weighted by `n / (n + k)`
 //!   for `n` timed reads. `k` is the variance of single reads ÷ that of the true means of ranges
-//!   around the model; it follows from how much less the means of many reads scatter. Weights but
-//!   `split` are not negative (no layout gives time back); the exact solution is the best feasible one
-//!   of the few subsets of six columns. Huber's weights limit outliers, Tukey's finally set them aside, on a
+//!   around the model; it follows from how much less the means of many reads scatter. Weights are not
+//!   negative (no layout gives time back); the exact solution is the best feasible one of the few subsets of six
+//!   columns. Huber's weights limit outliers, Tukey's finally set them aside, on a
 //!   scale taken from the median.
 //! - **A timed range** ([`Weights::correction`]). A range that was timed itself may be worse or better
 //!   than its degrees predict. The difference between its mean and the model counts by `n / (n + k)` as
@@ -36,6 +37,7 @@
 //! between devices (one set of weights for a whole plan, so plan different devices apart).
 
 mod fit;
+mod knee;
 mod predict;
 mod queue;
 mod sample;
@@ -72,10 +74,6 @@ const LIMIT: f64 = 3.0;
 /// With fewer requests ahead of the mean read, reads hardly wait for each other.
 const IDLE: f64 = 0.1;
 
-/// The smallest share of DoLF that length must leave unexplained: below it, the effects of the two
-/// cannot be separated.
-const TELLABLE: f64 = 1e-3;
-
 /// The cost of reads on the traced device. All values are finite and not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,9 +82,12 @@ pub struct Weights {
     pub base_ns: f64,
     /// Cost of each byte.
     pub per_byte_ns: f64,
-    /// Cost of each fragment beyond the first; takes the place of α.
+    /// Cost of each fragment beyond the first and the free ones; takes the place of α.
     pub per_fragment_ns: f64,
-    /// Cost of there being more than one; negative where the first ones cost less than the others.
+    /// Fragments beyond the first that cost nothing: the drive serves them at the same time.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub free_fragments: u64,
+    /// Cost of there being more than one; negative only in plans of earlier versions.
     #[serde(default)]
     pub split_ns: f64,
     /// Cost of each unit of DoPF; takes the place of β.
@@ -104,6 +105,11 @@ pub struct Weights {
     pub spread_ns: f64,
     /// The number of timed reads at which a range's own times count as much as the model.
     pub prior_reads: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_none(fragments: &u64) -> bool {
+    *fragments == 0
 }
 
 impl Weights {
@@ -128,14 +134,15 @@ impl Weights {
     /// nanoseconds: to itself, and to those that find it in flight.
     #[must_use]
     pub fn layout_ns(&self, fragmentation: &Fragmentation) -> f64 {
-        let further = fragmentation.dolf.saturating_sub(1) as f64;
+        let further = fragmentation.dolf.saturating_sub(1);
+        let costly = further.saturating_sub(self.free_fragments) as f64;
         let split = if fragmentation.dolf > 1 {
             self.split_ns
         } else {
             0.0
         };
-        let own = finite(self.per_fragment_ns * further + split);
-        let others = self.per_ahead_ns * self.ahead_per_request * further;
+        let own = finite(self.per_fragment_ns * costly + split);
+        let others = self.per_ahead_ns * self.ahead_per_request * further as f64;
         let first = self.per_fragment_ns + self.per_ahead_ns * self.ahead_per_request;
         finite(own + others + first + self.per_dopf_ns * finite(fragmentation.dopf))
     }
@@ -159,7 +166,7 @@ impl Weights {
     }
 
     fn read_behind_ns(&self, len: Bytes, fragmentation: &Fragmentation, ahead: f64) -> f64 {
-        let columns = columns(len, fragmentation, ahead);
+        let columns = columns(len, fragmentation, ahead, self.free_fragments);
         finite(
             self.base_ns
                 + self.per_byte_ns * columns[1]
@@ -296,22 +303,14 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
             .then(a.requests.total_cmp(&b.requests))
     });
     let load = queue::load(&mut samples);
-    let rows = rows_with(&samples, USUAL_PRIOR);
-    let tells = |column| fit::unexplained(&rows, column) >= TELLABLE;
-    let usable = [
-        true,
-        true,
-        tells(DOLF),
-        tells(DOPF),
-        load.is_some() && tells(AHEAD),
-        tells(DOLF) && tells(SPLIT),
-    ];
+    let (free, usable) = knee::find(&samples, load.is_some());
+    let rows = rows_with(&samples, USUAL_PRIOR, free);
     if !usable[DOLF] && !usable[DOPF] {
         return Err(CannotCalibrate::Alike);
     }
     // An effect that cannot be separated from that of the length is attributed to the length.
-    let prior_reads = prior_reads(&samples, &fit::robust(&rows, usable));
-    let rows = rows_with(&samples, prior_reads);
+    let prior_reads = prior_reads(&samples, &fit::robust(&rows, usable), free);
+    let rows = rows_with(&samples, prior_reads, free);
     let fit = fit::robust(&rows, usable);
     let mean = means(&rows);
     let of = |columns: &[usize]| -> [f64; COLUMNS] {
@@ -325,7 +324,8 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
     };
     let per_request = load.map_or(0.0, |load| finite(load.per_request));
     let mut fragments = of(&[DOLF, DOPF, SPLIT]);
-    fragments[AHEAD] = per_request * mean[DOLF];
+    let further = means(&rows_with(&samples, prior_reads, 0))[DOLF];
+    fragments[AHEAD] = per_request * further;
     let cost_error = finite(fit.error_of(&fragments) / fit.sum_of(&fragments).max(1e-9));
     if !clear(&[DOLF, SPLIT]) && !clear(&[DOPF]) {
         let busy = load.is_some_and(|load| load.mean_ahead > IDLE);
@@ -338,12 +338,13 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
             () => CannotCalibrate::Unclear { at_most_pct },
         });
     }
-    let [base, byte, fragment, dopf, ahead, _] = fit.coefficients.map(finite);
+    let [base, byte, fragment, dopf, ahead, split] = fit.coefficients.map(finite);
     let weights = Weights {
         base_ns: base,
         per_byte_ns: byte,
         per_fragment_ns: fragment,
-        split_ns: fit.coefficients[SPLIT],
+        free_fragments: free,
+        split_ns: split,
         per_dopf_ns: dopf,
         per_ahead_ns: ahead,
         mean_ahead: load.map_or(0.0, |load| finite(load.mean_ahead)),
@@ -385,17 +386,17 @@ fn means(rows: &[Observation]) -> [f64; COLUMNS] {
     })
 }
 
-fn rows_with(samples: &[Sample], prior_reads: f64) -> Vec<Observation> {
-    samples.iter().map(|s| s.row(prior_reads)).collect()
+fn rows_with(samples: &[Sample], prior_reads: f64, free: u64) -> Vec<Observation> {
+    samples.iter().map(|s| s.row(prior_reads, free)).collect()
 }
 
 /// Estimate `k`. The squared distance of a range's mean of `n` reads from the model is, on average, the
 /// variance of ranges plus the variance of reads ÷ n; a linear fit gives both variances.
-fn prior_reads(samples: &[Sample], fit: &Fit) -> f64 {
+fn prior_reads(samples: &[Sample], fit: &Fit, free: u64) -> f64 {
     let squares: Vec<Observation> = samples
         .iter()
         .map(|sample| {
-            let Observation { x, y, .. } = sample.row(0.0);
+            let Observation { x, y, .. } = sample.row(0.0, free);
             let model: f64 = x.iter().zip(fit.coefficients).map(|(x, b)| x * b).sum();
             // Beyond the limit it is an outlier and says nothing about the others.
             let share = sample.timed() / (sample.timed() + USUAL_PRIOR);

@@ -54,13 +54,15 @@ impl Sample {
         self.observed.timed.max(1) as f64
     }
 
-    pub(super) fn row(&self, prior_reads: f64) -> Observation {
+    /// `free`: see [`super::Weights::free_fragments`].
+    pub(super) fn row(&self, prior_reads: f64, free: u64) -> Observation {
         let timed = self.timed();
         Observation {
             x: columns(
                 self.len,
                 &self.fragmentation,
                 self.observed.mean_ahead().unwrap_or(0.0),
+                free,
             ),
             y: self.observed.time.0 as f64 / timed,
             weight: timed / (timed + prior_reads),
@@ -69,11 +71,17 @@ impl Sample {
 }
 
 /// The terms of the mean time of a read, in the order of [`Weights`].
-pub(super) fn columns(len: Bytes, fragmentation: &Fragmentation, ahead: f64) -> [f64; COLUMNS] {
+pub(super) fn columns(
+    len: Bytes,
+    fragmentation: &Fragmentation,
+    ahead: f64,
+    free: u64,
+) -> [f64; COLUMNS] {
+    let further = fragmentation.dolf.saturating_sub(1);
     [
         1.0,
         len.0 as f64,
-        fragmentation.dolf.saturating_sub(1) as f64,
+        further.saturating_sub(free) as f64,
         finite(fragmentation.dopf),
         ahead,
         f64::from(u8::from(fragmentation.dolf > 1)),

@@ -36,6 +36,7 @@ const TRUTH: Weights = Weights {
     base_ns: 80_000.0,
     per_byte_ns: 0.4,
     per_fragment_ns: 25_000.0,
+    free_fragments: 0,
     split_ns: 0.0,
     per_dopf_ns: 900.0,
     per_ahead_ns: 0.0,
@@ -123,6 +124,49 @@ fn wild_times_are_set_aside() {
         "wild",
     );
     assert!((80..=140).contains(&found.outliers), "{}", found.outliers);
+}
+
+/// Ranges in 1 to 32 fragments on a drive that serves the first ones at the same time: none is set aside.
+#[test]
+fn fragments_that_cost_nothing_are_found() {
+    for (free, found_as) in [
+        (0, 0..=0),
+        (1, 1..=1),
+        (3, 3..=3),
+        (6, 5..=7),
+        (13, 11..=15),
+    ] {
+        let truth = Weights {
+            free_fragments: free,
+            per_dopf_ns: 0.0,
+            ..TRUTH
+        };
+        let mut random = Noise::new(free + 1);
+        let samples = (0..512).map(|i| {
+            let dolf = [1, 32, 4, 1, 16, 2, 1, 8][i % 8];
+            let len = Bytes::kib(128);
+            let mean = truth.read_ns(len, &degrees(dolf)) + 3_000.0 * random.normal();
+            sample(len, dolf, 0.0, 4, mean)
+        });
+        let found = calibrate(samples.collect()).unwrap();
+        let w = found.weights;
+        assert!(found_as.contains(&w.free_fragments), "{free}: {w:?}");
+        assert!(found.outliers < 80, "{free}: {} outliers", found.outliers);
+        let worst = degrees(32);
+        let (says, is) = (w.excess_ns(&worst), truth.excess_ns(&worst));
+        assert!((says / is - 1.0).abs() < 0.02, "{free}: {says} for {is}");
+    }
+    // One line, and noise: no knee.
+    let straight = calibrate(synthetic(&TRUTH, 2000, 100_000.0, 8)).unwrap();
+    assert_eq!(straight.weights.free_fragments, 0);
+}
+
+fn degrees(dolf: u64) -> Fragmentation {
+    Fragmentation {
+        dolf,
+        dopf: 0.0,
+        requests: dolf,
+    }
 }
 
 #[test]
@@ -311,6 +355,7 @@ fn any_sample() -> impl Strategy<Value = Sample> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn weights_are_always_sound(samples in prop::collection::vec(any_sample(), 0..60)) {
         if let Ok(found) = calibrate(samples.clone()) {

@@ -59,14 +59,16 @@ pub(super) fn write(
         let mib = weights.per_byte_ns * f64::from(1 << 20);
         parts.push(format!("{} a MiB", ns(mib)));
     }
+    let beyond = match weights.free_fragments {
+        0 => String::new(),
+        free => format!(" beyond {}", free + 1),
+    };
     parts.push(format!(
-        "{} a further fragment",
+        "{} a further fragment{beyond}",
         ns(weights.per_fragment_ns)
     ));
-    if weights.split_ns != 0.0 {
-        let sign = if weights.split_ns < 0.0 { "−" } else { "" };
-        let first = ns(weights.split_ns.abs());
-        parts.push(format!("{sign}{first} if there is one"));
+    if weights.split_ns > 0.0 {
+        parts.push(format!("{} if there is one", ns(weights.split_ns)));
     }
     if weights.per_ahead_ns > 0.0 {
         parts.push(format!(
@@ -133,6 +135,7 @@ pub(super) struct WeightsJson {
     base_ns: f64,
     per_byte_ns: f64,
     per_fragment_ns: f64,
+    free_fragments: u64,
     split_ns: f64,
     per_dopf_ns: f64,
     per_ahead_ns: f64,
@@ -215,6 +218,7 @@ impl WeightsJson {
             base_ns: weights.base_ns,
             per_byte_ns: weights.per_byte_ns,
             per_fragment_ns: weights.per_fragment_ns,
+            free_fragments: weights.free_fragments,
             split_ns: weights.split_ns,
             per_dopf_ns: weights.per_dopf_ns,
             per_ahead_ns: weights.per_ahead_ns,
