@@ -313,7 +313,8 @@ impl Sampler {
             control.braked(made as f64 / seen as f64);
         }
         let pauses = f64::from(choice.pauses);
-        let unchosen = self.split.measured(measured.attached, seen, made);
+        let seconds = self.began.elapsed().as_secs_f64();
+        let unchosen = (self.split).measured(measured.attached, seconds, seen, made);
         let cost = Cost {
             // Also in the slot after a window, when they cost less.
             programs: measured.attached * (2.0 / pauses).min(1.0) + measured.staying,

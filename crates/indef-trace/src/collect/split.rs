@@ -23,13 +23,12 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Take a measurement, in which programs took this share of a processor: `seen` accesses of `made` were
-    /// chosen. Returns the part of that share that accesses which are not chosen would cost, too.
-    pub(super) fn measured(&mut self, share: f64, seen: u64, made: u64) -> f64 {
+    /// Take a measurement, in which programs took this share of a processor for so many seconds: `seen` accesses of
+    /// `made` were chosen. Returns the part of that share that accesses which are not chosen would cost, too.
+    pub(super) fn measured(&mut self, share: f64, seconds: f64, seen: u64, made: u64) -> f64 {
         if made >= FEWEST && share > 0.0 {
             let x = (seen as f64 / made as f64).min(1.0);
-            // In units of this measurement; only the quotient matters, so any will do.
-            let y = share / made as f64;
+            let y = share * seconds / made as f64;
             for (sum, value) in [
                 (&mut self.weight, 1.0),
                 (&mut self.x, x),
@@ -40,7 +39,7 @@ impl Split {
                 *sum = *sum * MEMORY + value;
             }
         }
-        (self.unchosen() * made as f64).clamp(0.0, share)
+        (self.unchosen() * made as f64 / seconds.max(f64::MIN_POSITIVE)).clamp(0.0, share)
     }
 
     /// `a`.
@@ -67,31 +66,34 @@ mod tests {
     #[test]
     fn parts_are_told_once_k_has_changed() {
         let mut split = Split::default();
-        let cost = |made: u64, seen: u64| made as f64 * 6e-6 + seen as f64 * 4e-6;
+        // Accesses in a slot, which may be a long one.
+        let mut measured = |made: u64, seen: u64, seconds: f64| {
+            let share = (made as f64 * 6e-6 + seen as f64 * 4e-6) / seconds;
+            split.measured(share, seconds, seen, made) * seconds
+        };
         // All are chosen: nothing is told of the others.
         for made in [900, 1100, 50] {
-            let fixed = split.measured(cost(made, made), made, made);
-            assert!(fixed < 0.05 * cost(made, made), "{fixed}");
+            assert!(measured(made, made, 1.0) < 0.05 * made as f64 * 10e-6);
         }
         let mut fixed = 0.0;
-        for made in [1000, 1200, 800, 1000] {
-            fixed = split.measured(cost(made, made / 4), made / 4, made);
+        for (made, seconds) in [(1000, 1.0), (1200, 0.5), (800, 0.2), (1000, 1.0)] {
+            fixed = measured(made, made / 4, seconds);
         }
         assert!((fixed - 6e-3).abs() < 3e-4, "{fixed}");
         // A load of few accesses is told by what is known of others.
-        let fixed = split.measured(1e-3, 1, 10);
+        let fixed = measured(10, 1, 1.0);
         assert!((fixed - 6e-5).abs() < 3e-6, "{fixed}");
     }
 
     #[test]
     fn what_costs_nothing_or_does_not_depend_on_k_is_told_so() {
         let mut split = Split::default();
-        assert_eq!(split.measured(0.0, 0, 0), 0.0);
-        assert_eq!(split.measured(0.01, 3, 3), 0.0);
+        assert_eq!(split.measured(0.0, 1.0, 0, 0), 0.0);
+        assert_eq!(split.measured(0.01, 1.0, 3, 3), 0.0);
         for (seen, share) in [(1000, 0.005), (200, 0.0052), (50, 0.0055)] {
-            split.measured(share, seen, 1000);
+            split.measured(share, 1.0, seen, 1000);
         }
         // The cost rises while fewer are chosen: it is that of all of them.
-        assert_eq!(split.measured(0.005, 50, 1000), 0.005);
+        assert_eq!(split.measured(0.005, 1.0, 50, 1000), 0.005);
     }
 }

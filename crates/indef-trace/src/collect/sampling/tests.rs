@@ -256,7 +256,7 @@ fn k_does_not_grow_for_what_it_does_not_spare() {
             spent += programs + own;
             let cost = Cost {
                 programs,
-                unchosen: split.measured(programs, seen, made),
+                unchosen: split.measured(programs, 1.0, seen, made),
                 own,
                 attaching: 0.0,
                 upkeep: UPKEEP,
