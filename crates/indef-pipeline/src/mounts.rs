@@ -1,8 +1,12 @@
 //! The mounted file systems that a run can work on.
 
-use std::{collections::HashMap, fs, io, path::PathBuf};
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
-use indef_fs::{Filesystem, Mount};
+use indef_fs::{Drive, Filesystem, Mount};
 
 use crate::{
     doctor::{file_system_at, is_served},
@@ -11,7 +15,8 @@ use crate::{
 
 /// The mount points of the file systems that are mounted for writing and have an engine that this user may use, each
 /// file system once, and each mounted subvolume of Btrfs; by name. Network file systems, overlays and file systems
-/// in memory have no engine, and are not asked for anything.
+/// in memory have no engine, and are not asked for anything. Drives that somebody may unplug are left out, but for the
+/// one that the system itself is on.
 ///
 /// # Errors
 ///
@@ -20,7 +25,18 @@ pub fn all_mounts() -> io::Result<Vec<PathBuf>> {
     let engines = Engines::new(None, false);
     let mounts = Mount::all()?.into_iter();
     let usable = mounts.filter_map(|mount| Some((look(&engines, &mount)?, mount)));
-    Ok(each_once(usable.map(|(fs, mount)| (fs.dev, mount))))
+    let usable: Vec<_> = usable
+        .map(|(fs, mount)| (fs.dev, mount, Drive::of(&fs)))
+        .collect();
+    let of_system = (usable.iter())
+        .find(|(_, mount, _)| mount.point == Path::new("/"))
+        .and_then(|(_, _, drive)| drive.clone());
+    let stays = |drive: &Option<Drive>| match drive {
+        Some(drive) => !drive.is_removable() || Some(drive) == of_system.as_ref(),
+        None => true,
+    };
+    let kept = usable.into_iter().filter(|(_, _, drive)| stays(drive));
+    Ok(each_once(kept.map(|(dev, mount, _)| (dev, mount))))
 }
 
 /// The file system of a mount, if a run can work there.

@@ -110,6 +110,15 @@ impl BlockDevice {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
+    /// Whether the way to it leads over a bus of this name: `usb1` is one of `usb`.
+    pub(crate) fn is_behind(&self, bus: &str) -> bool {
+        self.sysfs.components().any(|part| {
+            let part = part.as_os_str().to_string_lossy();
+            let number = part.strip_prefix(bus).unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    }
+
     fn whole_sysfs(&self) -> &Path {
         match self.is_partition() {
             true => self.sysfs.parent().unwrap_or(&self.sysfs),
@@ -144,6 +153,25 @@ impl BlockDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bus_is_told_by_the_way_to_a_device() {
+        let behind = |sysfs: &str| {
+            let device = BlockDevice {
+                path: "/dev/sda".into(),
+                sysfs: sysfs.into(),
+            };
+            device.is_behind("usb")
+        };
+        let pci = "/sys/devices/pci0000:00/0000:00:14.0";
+        assert!(behind(&format!(
+            "{pci}/usb2/2-1/2-1:1.0/host4/target4:0:0/4:0:0:0/block/sda"
+        )));
+        assert!(!behind(&format!(
+            "{pci}/ata1/host0/target0:0:0/0:0:0:0/block/sda"
+        )));
+        assert!(!behind("/sys/devices/usb/block/sda") && !behind("/sys/devices/usbx1/sda"));
+    }
 
     #[test]
     fn what_is_no_block_device_is_not_found() {

@@ -91,6 +91,14 @@ impl Drive {
         self.device.name().into_owned()
     }
 
+    /// Whether somebody may unplug it: a removable medium, a drive behind USB, an SD card.
+    #[must_use]
+    pub fn is_removable(&self) -> bool {
+        self.device.number("removable") == Some(1)
+            || self.device.text("device/type").as_deref() == Some("SD")
+            || self.device.is_behind("usb")
+    }
+
     /// Whether the kernel takes it for a spinning disk.
     #[must_use]
     pub fn is_rotational(&self) -> bool {

@@ -38,7 +38,8 @@ pub(crate) struct ChooseArgs {
     pub(crate) min_size: Option<Bytes>,
 
     /// Look at all mounted file systems that a run can work on, in the place of PATH: those for
-    /// writing, each once; never network file systems, overlays or file systems in memory
+    /// writing, each once; never network file systems, overlays or file systems in memory, nor drives
+    /// that may be unplugged (unless the system is on them)
     #[arg(long)]
     pub(crate) all_mounts: bool,
 }
