@@ -154,7 +154,8 @@ pub(crate) struct RunTotals {
 pub(crate) struct Proof {
     /// The SHA-256 of every file is unchanged.
     pub(crate) contents_equal: bool,
-    /// The file system's checker found nothing; null where it could not be run (no root).
+    /// The file system's checker found nothing; null where it could not be run (no root, or the disk
+    /// was mounted elsewhere).
     pub(crate) fsck_clean: Option<bool>,
     /// Median time of a cold sequential read of all files.
     pub(crate) read_ns_before: u64,

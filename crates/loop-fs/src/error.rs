@@ -21,6 +21,15 @@ pub enum ScratchError {
         /// Its output.
         output: String,
     },
+    /// Unmounted here, it is still mounted elsewhere, so that nothing can be said of what is on it.
+    #[error(
+        "{device} is still in use although it is unmounted here: another mount namespace (a container that started \
+         meanwhile, say) holds a copy of the mount"
+    )]
+    Busy {
+        /// The disk.
+        device: String,
+    },
     /// A file operation failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -56,7 +65,7 @@ impl ScratchError {
             Self::Unavailable { kind, .. } => {
                 rustix::process::geteuid().is_root() && kernel_has(kind).unwrap_or(true)
             }
-            Self::Command { .. } | Self::Io(_) => true,
+            Self::Command { .. } | Self::Busy { .. } | Self::Io(_) => true,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::fs::OFlags;
@@ -18,6 +18,11 @@ use crate::{
     command::run,
     error::{UnexpectedStat, kernel_has},
 };
+
+/// How long to wait for others who have copies of a mount, unless somebody says otherwise.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often to check a disk that others keep mounting.
+const TRIES: u32 = 3;
 
 /// Bytes that a device has transferred, by its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +54,7 @@ pub struct ScratchFsBuilder {
     copy_of: Option<PathBuf>,
     tools: Option<PathBuf>,
     zoned: Option<(String, String)>,
+    patience: Duration,
 }
 
 impl ScratchFsBuilder {
@@ -95,6 +101,13 @@ impl ScratchFsBuilder {
         self
     }
 
+    /// How long to wait, after an unmount, for others who have a copy of the mount (10 s).
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Make it.
     ///
     /// # Errors
@@ -115,6 +128,7 @@ pub struct ScratchFs {
     zoned: Option<String>,
     mounted: bool,
     tools: Option<PathBuf>,
+    patience: Duration,
     root: PathBuf,
     // Declared last: deleted after `drop` has unmounted and detached.
     directory: tempfile::TempDir,
@@ -133,6 +147,7 @@ impl ScratchFs {
             copy_of: None,
             tools: None,
             zoned: None,
+            patience: PATIENCE,
         }
     }
 
@@ -146,6 +161,7 @@ impl ScratchFs {
             copy_of,
             tools,
             zoned,
+            patience,
         } = builder;
         let unavailable = |why| ScratchError::Unavailable {
             kind: kind.clone(),
@@ -184,6 +200,7 @@ impl ScratchFs {
                 zoned: Some(zoned),
                 mounted: false,
                 tools,
+                patience,
                 root,
                 directory,
             };
@@ -213,6 +230,7 @@ impl ScratchFs {
             zoned: None,
             mounted: false,
             tools,
+            patience,
             root,
             directory,
         };
@@ -339,21 +357,27 @@ impl ScratchFs {
 
     /// Wait until the file system is mounted nowhere else: whoever makes a mount namespace meanwhile (a
     /// container that starts) copies all mounts, and may keep them for a while. A checker would find
-    /// the file system in use, and a new mount nothing forgotten.
-    fn wait_for_copies(&self) {
-        for _ in 0..500 {
-            // A mounted disk refuses O_EXCL (open(2)).
-            let opened = OpenOptions::new()
-                .read(true)
-                .custom_flags(OFlags::EXCL.bits() as i32)
-                .open(&self.device);
-            match opened {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                _ => return,
+    /// the file system in use, and a new mount nothing forgotten. Returns whether that came in time.
+    fn wait_for_copies(&self) -> bool {
+        let until = Instant::now() + self.patience;
+        loop {
+            if !self.is_in_use() {
+                return true;
             }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Whether somebody has it mounted. A mounted disk refuses O_EXCL (open(2)).
+    fn is_in_use(&self) -> bool {
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::EXCL.bits() as i32)
+            .open(&self.device);
+        opened.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
     }
 
     /// Unmount and mount again: everything that was only in memory is gone.
@@ -370,12 +394,31 @@ impl ScratchFs {
     ///
     /// # Errors
     ///
-    /// The output of a checker that has found something.
+    /// [`ScratchError::Busy`] if the disk is mounted elsewhere, and stays so; else the output of a checker that has
+    /// found something.
     pub fn fsck(&mut self) -> Result<(), ScratchError> {
         self.unmount()?;
-        let checked = check(&self.kind, &self.device, self.tools.as_deref());
+        let checked = self.check_unmounted();
         self.mount()?;
         checked
+    }
+
+    /// A checker that meets a mount of somebody else's sees the file system change, or refuses: what it says then is
+    /// no finding.
+    fn check_unmounted(&self) -> Result<(), ScratchError> {
+        let busy = || ScratchError::Busy {
+            device: self.device.clone(),
+        };
+        for _ in 0..TRIES {
+            if !self.wait_for_copies() {
+                return Err(busy());
+            }
+            let checked = check(&self.kind, &self.device, self.tools.as_deref());
+            if checked.is_ok() || !self.is_in_use() {
+                return checked;
+            }
+        }
+        Err(busy())
     }
 }
 

@@ -1,9 +1,16 @@
 //! Files really come out as asked, on every file system that this machine can mount.
 
-use std::{fs::File, os::unix::fs::MetadataExt};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use scratch_fs::{
-    FragmentOptions, ScratchFs, Segment, Shape, fragment, fragments, reflink, require, verify,
+    FragmentOptions, ScratchError, ScratchFs, Segment, Shape, fragment, fragments, reflink,
+    require, verify,
 };
 use units::{Bytes, FileRange};
 
@@ -155,4 +162,34 @@ fn loop_the_device_counts_its_bytes() {
         assert!(written >= Bytes::mib(8), "{written}");
         assert!(fs.free().unwrap() > Bytes::mib(100));
     });
+}
+
+#[test]
+fn loop_a_disk_that_others_have_mounted_is_busy_and_not_damaged() {
+    let made = ScratchFs::builder("ext4", Bytes::mib(16))
+        .patience(Duration::ZERO)
+        .build();
+    let Some(mut fs) = require(made) else {
+        return;
+    };
+    // A copy of the mount, until the holder's input ends.
+    let mut holder = Command::new("unshare")
+        .args(["--mount", "--propagation=private"])
+        .args(["sh", "-c", "echo held; read _"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut output = BufReader::new(holder.stdout.take().unwrap());
+    output.read_line(&mut said).unwrap();
+    assert_eq!(said, "held\n");
+    let held = fs.fsck();
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    match held {
+        Err(ScratchError::Busy { device }) => assert_eq!(device, fs.device()),
+        other => panic!("{other:?}"),
+    }
+    assert!(fs.path().join("lost+found").exists(), "mounted again");
 }

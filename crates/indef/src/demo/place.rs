@@ -140,7 +140,8 @@ impl DemoPlace {
             .ok()
     }
 
-    /// Whether its own checker finds it clean; `None` where the checker cannot be run.
+    /// Whether its own checker finds it clean; `None` where the checker cannot be run, or
+    /// somebody else has the file system mounted.
     pub(super) fn check(&mut self, console: &Console) -> Option<bool> {
         let Self::Own(scratch) = self else {
             return None;
@@ -148,6 +149,12 @@ impl DemoPlace {
         match scratch.fsck() {
             Ok(()) => Some(true),
             Err(ScratchError::Unavailable { .. }) => None,
+            Err(error @ ScratchError::Busy { .. }) => {
+                console.note(format_args!(
+                    "not checked: {error}; that is no sign of damage, run the demo again"
+                ));
+                None
+            }
             Err(error) => {
                 console.error(format_args!("fsck: {error}"), "please report it");
                 Some(false)

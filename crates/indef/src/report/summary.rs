@@ -214,7 +214,7 @@ fn proof_facts(proof: &Proof, moved: bool) -> Vec<Fact> {
             if proof.fsck_clean.is_some() {
                 "its own checker"
             } else {
-                "needs root"
+                "needs root, and a disk that nobody else has mounted"
             },
             fsck_tone,
         ),
