@@ -1,7 +1,8 @@
 //! Errors of operating a daemon.
 
-use std::{io, net::SocketAddr};
+use std::io;
 
+use metrics_server::ServeError;
 use units::Nanos;
 
 use super::runtime::RuntimeError;
@@ -14,13 +15,8 @@ pub enum OperateError {
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// The Prometheus endpoint cannot be served.
-    #[error("--metrics {address}: {reason}")]
-    Metrics {
-        /// The address that was asked for.
-        address: SocketAddr,
-        /// The mistake.
-        reason: NoMetrics,
-    },
+    #[error("--metrics: {0}")]
+    Metrics(#[source] ServeError),
     /// A signal handler or thread cannot be set up.
     #[error("cannot set up the daemon: {0}")]
     Io(#[from] io::Error),
@@ -42,15 +38,4 @@ pub enum OperateError {
         /// The whole report.
         report: LatenessReport,
     },
-}
-
-/// Why metrics cannot be served at an address.
-#[derive(Debug, thiserror::Error)]
-pub enum NoMetrics {
-    /// An address of the network.
-    #[error("only a loopback address is allowed: anybody who reaches it may read")]
-    Open,
-    /// It cannot be listened at.
-    #[error("{0}")]
-    Bind(io::Error),
 }

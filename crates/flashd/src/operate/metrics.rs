@@ -1,63 +1,23 @@
 //! Counters for Prometheus (text exposition format 0.0.4), over HTTP on a loopback address.
 
-use std::{
-    fmt::Write as _,
-    io::{self, BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt::Write as _, net::SocketAddr, sync::Arc};
 
+use metrics_server::{Address, Server};
 use serde_json::Value;
 
-use super::error::{NoMetrics, OperateError};
+use super::error::OperateError;
 use crate::device::{Device, DeviceStats};
+
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Answer at `address` for as long as the device lives.
 pub(super) fn serve(address: SocketAddr, device: &Arc<Device>) -> Result<(), OperateError> {
-    let refused = |reason| OperateError::Metrics { address, reason };
-    if !address.ip().is_loopback() {
-        return Err(refused(NoMetrics::Open));
-    }
-    let listener = TcpListener::bind(address).map_err(|error| refused(NoMetrics::Bind(error)))?;
     let device = Arc::downgrade(device);
-    std::thread::Builder::new()
-        .name("flashd-metrics".to_owned())
-        .spawn(move || {
-            for stream in listener.incoming() {
-                let Some(device) = device.upgrade() else {
-                    return;
-                };
-                if let Err(error) = stream.and_then(|stream| answer(stream, &device)) {
-                    tracing::debug!(%error, "metrics were not told");
-                }
-            }
-        })?;
-    Ok(())
-}
-
-fn answer(mut stream: TcpStream, device: &Device) -> io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    stream.set_write_timeout(Some(Duration::from_secs(2)))?;
-    let mut request = BufReader::new((&stream).take(16 << 10));
-    let mut line = String::new();
-    request.read_line(&mut line)?;
-    // The rest of the head, or closing the connection would reset it before the answer is read.
-    let mut rest = String::new();
-    while request.read_line(&mut rest)? > 2 {
-        rest.clear();
-    }
-    let (status, body) = match line.split_whitespace().collect::<Vec<_>>()[..] {
-        ["GET", "/metrics", _] => ("200 OK", exposition(&device.stats())),
-        ["GET", ..] => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
-        _ => ("400 Bad Request", "only GET is known\n".to_owned()),
-    };
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    )
+    let text = move || Some(exposition(&device.upgrade()?.stats()));
+    // A port leaves nothing behind that would have to be removed.
+    Server::start(&Address::Loopback(address), MEDIA_TYPE, text)
+        .map(drop)
+        .map_err(OperateError::Metrics)
 }
 
 /// All numbers of the statistics. The model's have the names that they have in `stats --json`;

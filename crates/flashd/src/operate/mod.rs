@@ -24,7 +24,7 @@ use std::{
 };
 
 pub use control::{Ask, AskError, Told, ask};
-pub use error::{NoMetrics, OperateError};
+pub use error::OperateError;
 pub use runtime::{RuntimeError, find_socket, runtime_dir};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},

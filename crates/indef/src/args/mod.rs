@@ -35,7 +35,7 @@ pub(crate) use selection::{BoundArgs, PlanArgs, PolicyName};
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{LayerName, TraceArgs, overhead};
 pub(crate) use values::Limit;
-pub(crate) use watch::{Listen, WatchArgs};
+pub(crate) use watch::WatchArgs;
 
 /// Finds the fragments that make reads slow on flash, and moves only those
 ///

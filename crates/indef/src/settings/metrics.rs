@@ -2,17 +2,18 @@
 
 use std::path::PathBuf;
 
+use metrics_server::Address;
+
 use super::{
     key::{Key, Shown},
     values::{absolute, parsed_or, path},
 };
-use crate::args::Listen;
 
 /// Where the numbers go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metrics {
     pub(crate) file: Option<PathBuf>,
-    pub(crate) listen: Option<Listen>,
+    pub(crate) listen: Option<Address>,
 }
 
 pub(super) const KEYS: [Key<Metrics>; 2] = [

@@ -94,7 +94,7 @@ fn values_are_those_of_the_command_line() {
     );
     assert_eq!(
         metrics.listen,
-        Some(crate::args::Listen::Unix("/run/x".into()))
+        Some(metrics_server::Address::Unix("/run/x".into()))
     );
     // What is shown says the same again.
     let text: String = shown(&loaded)
