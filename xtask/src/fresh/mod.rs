@@ -12,6 +12,7 @@
 mod machine;
 mod root;
 mod run;
+mod service;
 
 use std::{
     fs::{self, File},
@@ -29,6 +30,8 @@ use self::{machine::MachineParts, root::Root, run::Runner};
 
 /// The script that tries packages.
 const TRY_PACKAGES: &str = "packaging/try.sh";
+/// The script that tries services.
+const TRY_SERVICES: &str = "packaging/try-service.sh";
 
 /// A user without any rights.
 const USER: u32 = 65534;
@@ -50,6 +53,31 @@ pub(crate) struct Fresh {
     /// Build the packages here (`cargo xtask packages`); install, use and remove them there
     #[arg(long)]
     packages: bool,
+    /// Build the packages here, boot the roots with systemd, and try indef's services there
+    #[arg(long, conflicts_with_all = ["packages", "test"])]
+    service: bool,
+    /// Take the packages in this folder, as an earlier `cargo xtask packages` left them, instead of building them
+    #[arg(long, value_name = "FOLDER")]
+    built: Option<PathBuf>,
+}
+
+impl Fresh {
+    /// The files of packages.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let Some(folder) = &self.built else {
+            return packages::build();
+        };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            let kind = path.extension().and_then(|kind| kind.to_str());
+            if kind.is_some_and(|kind| ["deb", "rpm"].contains(&kind)) {
+                files.push(path);
+            }
+        }
+        ensure!(!files.is_empty(), "{}: no packages", folder.display());
+        Ok(files)
+    }
 }
 
 /// The thing to try.
@@ -58,6 +86,8 @@ enum Goal {
     Make(&'static str),
     /// These files of packages.
     Packages(Vec<PathBuf>),
+    /// The services in these files of packages, under systemd.
+    Services(Vec<PathBuf>),
 }
 
 impl Goal {
@@ -65,6 +95,7 @@ impl Goal {
         match self {
             Self::Make(goal) => format!("make {goal}"),
             Self::Packages(_) => "packages".to_owned(),
+            Self::Services(_) => "services".to_owned(),
         }
     }
 }
@@ -114,10 +145,21 @@ pub(crate) fn run(options: &Fresh) -> Result<()> {
     let _lock = lock(&folder)?;
     root::remove_left_over(&folder)?;
 
-    let goal = match (options.packages, options.test) {
-        (true, _) => Goal::Packages(packages::build()?),
-        (false, true) => Goal::Make("test"),
-        (false, false) => Goal::Make("demo"),
+    ensure!(
+        options.built.is_none() || options.packages || options.service,
+        "--built is for --packages and --service"
+    );
+    if options.service
+        && let Err(lack) = service::can_boot()
+    {
+        println!("fresh: services skipped: {lack}");
+        return Ok(());
+    }
+    let goal = match (options.packages, options.service, options.test) {
+        (true, _, _) => Goal::Packages(options.files()?),
+        (_, true, _) => Goal::Services(options.files()?),
+        (_, _, true) => Goal::Make("test"),
+        (false, false, false) => Goal::Make("demo"),
     };
     let told = goal.name();
     let mut releases = options.releases.clone();
@@ -195,6 +237,18 @@ fn try_in(
                 log.display()
             ));
             runner.run(root.enter(machine, 0, &["sh", "-x", "./try.sh"]), &log)?;
+        }
+        Goal::Services(files) => {
+            root.copy_in(files)?;
+            root.copy_in(&[source_tree::root().join(TRY_SERVICES)])?;
+            say("adding systemd");
+            let prepare = ["sh", "-x", "./try-service.sh", "prepare"];
+            runner.run(root.enter(machine, 0, &prepare), &log)?;
+            say(&format!(
+                "booting it, with the services (log: {})",
+                log.display()
+            ));
+            service::try_booted(&root, runner, &log)?;
         }
     }
     root.remove()

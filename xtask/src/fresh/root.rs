@@ -93,7 +93,13 @@ impl Root {
         Ok(())
     }
 
-    fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
+    /// Where it is.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Write a file of it.
+    pub(super) fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
         let path = self.folder.join(path);
         let context = || format!("cannot write {}", path.display());
         if let Some(folder) = path.parent() {

@@ -82,7 +82,8 @@ pub(super) const PACKAGES: [Package; 2] = [
         ],
         recommends: "e2fsprogs, xfsprogs, btrfs-progs",
         units: &["indef.timer", "indef-watch.service"],
-        purge: "rm -rf /var/lib/indef",
+        // What the units leave: state, claims, and when the timer last ran.
+        purge: "rm -rf /var/lib/indef /run/indef /var/lib/systemd/timers/stamp-indef.timer",
     },
     Package {
         name: "flashd",
