@@ -7,11 +7,18 @@ use std::{
 };
 
 use indef_core::plan::PathJson;
-use indef_pipeline::place::{Place, places};
+use indef_pipeline::{
+    place::{Place, places},
+    tend::metrics::{About, FileSystemInfo},
+};
 use serde::{Deserialize, Serialize};
 
-/// When, where and how a document was made.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The name of the host, where it is not what the kernel tells: in a container.
+const HOST: &str = "INDEF_HOST";
+
+/// When, where and how a document was made. What a document of another version lacks has its default.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Made {
     /// By RFC 3339, in UTC.
     pub(crate) time: String,
@@ -31,7 +38,8 @@ pub(crate) struct Made {
 }
 
 /// A file system that a given path is on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct MadeOn {
     pub(crate) fs: String,
     pub(crate) uuid: Option<String>,
@@ -41,7 +49,7 @@ pub(crate) struct MadeOn {
     pub(crate) model: Option<String>,
 }
 
-/// This host and its kernel (uname(2)).
+/// This host and its kernel (uname(2)). A container has a name of its own: whoever starts it tells the host's.
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) release: String,
@@ -52,8 +60,12 @@ impl Host {
     pub(crate) fn this() -> Self {
         let system = rustix::system::uname();
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let told = env::var_os(HOST).filter(|name| !name.is_empty());
         Self {
-            name: text(system.nodename()),
+            name: told.map_or_else(
+                || text(system.nodename()),
+                |name| name.to_string_lossy().into_owned(),
+            ),
             release: text(system.release()),
             machine: text(system.machine()),
         }
@@ -87,6 +99,28 @@ impl Made {
                 .collect(),
             file_systems: places(paths).iter().map(MadeOn::from).collect(),
         }
+    }
+}
+
+/// The same for the metrics of `watch`.
+pub(crate) fn about(paths: impl Iterator<Item = PathBuf>) -> About {
+    let host = Host::this();
+    let one = |path: PathBuf| {
+        let on = MadeOn::from(places(std::slice::from_ref(&path)).first()?);
+        Some(FileSystemInfo {
+            path,
+            fs: on.fs,
+            uuid: on.uuid.unwrap_or_default(),
+            device: on.device.unwrap_or_default(),
+            model: on.model.unwrap_or_default(),
+        })
+    };
+    About {
+        version: env!("INDEF_VERSION").to_owned(),
+        host: host.name,
+        kernel: host.release,
+        machine: host.machine,
+        file_systems: paths.filter_map(one).collect(),
     }
 }
 

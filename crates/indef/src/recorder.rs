@@ -110,6 +110,7 @@ fn worked_on(given: &[PathBuf], files: &[FileResult]) -> Vec<WorkedOn> {
         fs: place.kind.to_string(),
         uuid: place.uuid,
         mounted_at: place.mount.map(|mount| text(&mount.point)),
+        device: place.drive.map(|drive| text(&drive.path)),
     };
     places(&paths).into_iter().map(one).collect()
 }

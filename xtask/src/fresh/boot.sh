@@ -39,5 +39,5 @@ status=0
       /lib/systemd/systemd --log-level=notice --unit=fresh.target"
   ' sh "$root"
 ) || status=$?
-find "$group" -depth -type d -exec rmdir {} +
+find "$group" -depth -type d -exec rmdir {} + || true
 exit $status

@@ -105,6 +105,8 @@ pub struct WorkedOn {
     pub uuid: Option<String>,
     /// Where it was mounted.
     pub mounted_at: Option<String>,
+    /// Its drive, where the kernel tells it. Earlier versions did not keep it.
+    pub device: Option<String>,
 }
 
 /// The result of a run. A field that an earlier version did not keep has its default.

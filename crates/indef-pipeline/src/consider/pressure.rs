@@ -118,8 +118,14 @@ fn own_group(source: &impl Source) -> Option<String> {
     let groups = source.text("proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let folder = format!("sys/fs/cgroup/{group}");
+    let folder = folder.trim_end_matches('/').to_owned();
     let own = source.text(&format!("{folder}/cgroup.procs")).ok()?;
     let us = std::process::id().to_string();
-    let mut others = own.lines().map(str::trim).filter(|line| !line.is_empty());
-    (!group.is_empty() && others.all(|pid| pid == us)).then_some(folder)
+    let members: Vec<&str> = { own.lines() }
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    // In a container the root that it sees is its own group. That of the machine has others.
+    let is_ours = !group.is_empty() || members.contains(&us.as_str());
+    (is_ours && members.iter().all(|pid| *pid == us)).then_some(folder)
 }

@@ -163,6 +163,22 @@ fn pressure_is_that_of_others() {
         value(&shared, Quantity::IoPressure),
         Err(CannotTell::OwnWork)
     );
+    // In a container the root that is seen is our own; that of a machine has others in it.
+    fake.set("proc/self/cgroup", "0::/\n");
+    let root = "sys/fs/cgroup";
+    fake.set(&format!("{root}/io.pressure"), "some avg10=0.00 total=0\n");
+    for (members, is_own) in [
+        (std::process::id().to_string(), true),
+        (String::new(), false),
+        ("1\n2\n".to_owned(), false),
+    ] {
+        fake.set(&format!("{root}/cgroup.procs"), members);
+        fake.pass(2);
+        look(&mut looker, true);
+        fake.pass(2);
+        let working = value(&look(&mut looker, true), Quantity::IoPressure);
+        assert_eq!(working == Err(CannotTell::OwnWork), !is_own, "{working:?}");
+    }
     fake.set("proc/pressure/io", "some\n");
     fake.pass(2);
     let odd = value(&look(&mut looker, false), Quantity::IoPressure);

@@ -3,7 +3,11 @@
 //! Names are a contract, as the dashboard and the alerts of `packaging/metrics` use them: families may be added, and
 //! none is renamed or given another meaning. Counters begin at 0 with the service.
 
-use std::{fmt::Write as _, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    fmt::Write as _,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 use units::Bytes;
 
@@ -88,9 +92,39 @@ fn bytes(bytes: Bytes) -> f64 {
     bytes.get() as f64
 }
 
+/// What the numbers are of, so that those of many machines can be put side by side.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// Of indef.
+    pub version: String,
+    /// The machine's name.
+    pub host: String,
+    /// Its kernel's release.
+    pub kernel: String,
+    /// The machine's kind.
+    pub machine: String,
+    /// The file systems, as far as they can be told.
+    pub file_systems: Vec<FileSystemInfo>,
+}
+
+/// A file system by names that outlive this boot. What is not known is empty.
+#[derive(Clone, Debug, Default)]
+pub struct FileSystemInfo {
+    /// Its path in the status.
+    pub path: PathBuf,
+    /// Its type.
+    pub fs: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// Its drive.
+    pub device: String,
+    /// The maker's name of that.
+    pub model: String,
+}
+
 /// The whole text, with its end.
 #[must_use]
-pub fn render(status: &Status, version: &str) -> String {
+pub fn render(status: &Status, about: &About) -> String {
     let mut text = String::new();
     let out = &mut text;
     let totals = &status.totals;
@@ -99,9 +133,35 @@ pub fn render(status: &Status, version: &str) -> String {
         Kind::Gauge,
         "indef_watch_info",
         "",
-        "The running version.",
+        "The running version, and where it runs.",
     )
-    .sample(&[("version", version)], 1.0);
+    .sample(
+        &[
+            ("version", &about.version),
+            ("host", &about.host),
+            ("kernel", &about.kernel),
+            ("machine", &about.machine),
+        ],
+        1.0,
+    );
+    let mut known = Family::new(
+        out,
+        Kind::Gauge,
+        "indef_file_system_info",
+        "",
+        "A file system that is looked after, by names that outlive a boot.",
+    );
+    for one in &about.file_systems {
+        let path = label(&one.path);
+        let labels = [
+            ("file_system", path.as_str()),
+            ("fs", &one.fs),
+            ("uuid", &one.uuid),
+            ("device", &one.device),
+            ("model", &one.model),
+        ];
+        known.sample(&labels, 1.0);
+    }
     moves(out, status);
     Family::new(
         out,

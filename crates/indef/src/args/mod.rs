@@ -292,20 +292,31 @@ pub(crate) struct RunArgs {
 ///
 /// Reads plan files (`indef plan -o`) and saved results (`indef run --json > run.json`, also of
 /// the demo), in any mixture, and shows them in the order given.
+///
+/// With --merge it reads JSON documents of many hosts (scan, plan, run, compact, watch, history), any number of them
+/// in each file, and shows one table with a line for each host: what it has to gain and has gained, what was left
+/// alone, and when a run last succeeded. A run of which a result and the history tell counts once.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef run --json /srv > run.json && indef report run.json\n  \
-    indef report --html report.html db.plan run.json    one self-contained page")]
+    indef report --html report.html db.plan run.json    one self-contained page\n  \
+    for host in db1 db2; do ssh $host 'indef history --json; indef scan --json --only-fragmented /srv'; done > all.json\n  \
+    indef report --merge all.json                       one line for each host\n  \
+    indef report --merge -o fleet.html results/*.json   the same as a page")]
 pub(crate) struct ReportArgs {
     /// Plan files and saved JSON results
     #[arg(required = true, value_name = "PLAN|RUN", value_hint = ValueHint::FilePath)]
     pub(crate) inputs: Vec<PathBuf>,
 
+    /// Show one table of many hosts: the files are JSON documents of theirs
+    #[arg(long)]
+    pub(crate) merge: bool,
+
     /// Write one self-contained HTML page to this file
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short = 'o', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How many files to list for each input [default: 20; 1000 with --html]
+    /// How many files to list for each input, or hosts [default: 20; 1000 files and 10000 hosts with --html]
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 }

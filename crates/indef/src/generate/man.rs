@@ -24,7 +24,7 @@ const STATUSES: [(&str, &str); 4] = [
 ];
 
 /// Variables that the program looks at.
-const VARIABLES: [(&str, &str); 6] = [
+const VARIABLES: [(&str, &str); 7] = [
     ("NO_COLOR", "If it is not empty, --color auto means never."),
     (
         "TERM",
@@ -37,6 +37,10 @@ const VARIABLES: [(&str, &str); 6] = [
     (
         "XDG_STATE_HOME, HOME",
         "Where they are kept otherwise, for users but root.",
+    ),
+    (
+        "INDEF_HOST",
+        "The host's name in JSON documents, where the kernel tells that of a container.",
     ),
     (
         "XDG_RUNTIME_DIR",

@@ -17,10 +17,10 @@ use crate::{
     output::{Count, Gain, Name, counted},
 };
 
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("search.js");
+pub(super) const STYLE: &str = include_str!("style.css");
+pub(super) const SCRIPT: &str = include_str!("search.js");
 /// SHA-256 of the script, in base64: the only one that a browser is to run on the page.
-const SCRIPT_HASH: &str = "DXxxwLvxkVQM213un30+vj718hDP1ygyyx+aHioIjRQ=";
+pub(super) const SCRIPT_HASH: &str = "DXxxwLvxkVQM213un30+vj718hDP1ygyyx+aHioIjRQ=";
 
 #[derive(Template)]
 #[template(path = "report.html")]

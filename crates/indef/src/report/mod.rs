@@ -1,8 +1,9 @@
-//! `indef report`: plans and results of runs, before and after, as text, HTML or JSON.
+//! `indef report`: plans and results of runs, before and after, as text, HTML or JSON; with `--merge` those of many hosts.
 
 mod digest;
 mod html;
 mod input;
+mod merge;
 mod picture;
 mod reads;
 mod summary;
@@ -26,6 +27,9 @@ pub(crate) use text::{run_files as write_run_files, write_run};
 
 /// Read the inputs, and show them.
 pub(crate) fn report(args: &ReportArgs, console: &Console) -> Result<Outcome> {
+    if args.merge {
+        return merge::merge(args, console);
+    }
     let top = args
         .top
         .unwrap_or(if args.html.is_some() { 1000 } else { 20 });

@@ -20,7 +20,7 @@ use indef_pipeline::{
 use crate::{
     args::WatchArgs,
     config::required,
-    made::Made,
+    made::{Made, about},
     outcome::Outcome,
     output::{Console, UNPRINTED, json::print},
     settings::{Metrics, load},
@@ -119,7 +119,8 @@ fn publish(metrics: &Metrics, listener: Option<&Listener>, status: &Status) -> i
     if listener.is_none() && metrics.file.is_none() {
         return Ok(());
     }
-    let text = render(status, env!("INDEF_VERSION"));
+    let paths = status.places.iter().map(|place| place.path.clone());
+    let text = render(status, &about(paths));
     if let Some(path) = &metrics.file {
         listen::write_file(path, &text)?;
     }

@@ -3,8 +3,10 @@
 mod common;
 mod config;
 mod demo_zns;
+mod deploy;
 mod doctor;
 mod files;
+mod fleet;
 mod generic_defrag;
 mod history;
 mod loop_claims;

@@ -191,7 +191,7 @@ fn whole() -> Status {
 #[test]
 fn the_text_is_as_the_specification_says() {
     for status in [Status::default(), whole()] {
-        let text = render(&status, "1.0 \"x\"");
+        let text = render(&status, &about("1.0 \"x\""));
         let families = read(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         for (name, family) in &families {
             assert!(name.starts_with("indef_"), "{name}");
@@ -208,8 +208,8 @@ fn the_text_is_as_the_specification_says() {
     for (place, byte) in odd.places.iter_mut().zip([0xFE, 0xFF]) {
         place.path = PathBuf::from(OsString::from_vec(vec![b'/', byte]));
     }
-    read(&render(&odd, "1")).unwrap();
-    let families = read(&render(&whole(), "1")).unwrap();
+    read(&render(&odd, &about("1"))).unwrap();
+    let families = read(&render(&whole(), &about("1"))).unwrap();
     let value = |name: &str, labels: &[(&str, &str)]| {
         let labels = labels
             .iter()
@@ -258,6 +258,21 @@ fn the_reader_is_strict() {
     }
 }
 
+fn about(version: &str) -> About {
+    About {
+        version: version.to_owned(),
+        host: "db \\ 1".to_owned(),
+        file_systems: vec![FileSystemInfo {
+            path: "/srv".into(),
+            fs: "ext4".to_owned(),
+            uuid: "u-1".to_owned(),
+            device: "/dev/sda".to_owned(),
+            model: "\"BEST\" 7".to_owned(),
+        }],
+        ..About::default()
+    }
+}
+
 /// The names with this beginning in a text.
 fn names(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -268,7 +283,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 /// Dashboard, alerts and documents name no metric that there is not, and the document names all.
 #[test]
 fn what_names_a_metric_names_one_that_there_is() {
-    let families = read(&render(&whole(), "1")).unwrap();
+    let families = read(&render(&whole(), &about("1"))).unwrap();
     let samples: BTreeSet<String> = families
         .iter()
         .map(|(name, family)| match family.kind.as_str() {
