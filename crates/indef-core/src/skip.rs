@@ -60,6 +60,8 @@ reasons! {
     KeepsSharing = "keeps-sharing";
     /// Shared with a file that cannot be found, opened or changed: it would keep the old blocks.
     HoldersUnreachable = "holders-unreachable";
+    /// Shared, on a file system that does not tell with which files: XFS without `rmapbt`.
+    HoldersUnknown = "holders-unknown";
     /// Shared with more files than are looked at, or in more parts.
     ManyHolders = "many-holders";
     /// Its snapshots would get more metadata of their own than data moves.

@@ -36,6 +36,7 @@ pub fn relocator(
         EngineKind::XfsOffload => xfs::offload(fs, options),
         EngineKind::XfsDedupeRange => xfs::dedupe_range(fs, options),
         EngineKind::XfsSwapExtents => xfs::swap_extents(fs, options),
+        EngineKind::XfsShareRange => xfs::share_range(fs, options),
         EngineKind::F2fsOffload => Ok(Box::new(F2fsOffload::new(fs, options)?)),
         EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),
         EngineKind::BtrfsShareRange => Ok(Box::new(BtrfsShareRange::new(fs, options)?)),

@@ -69,7 +69,9 @@ impl Filesystem {
     pub fn engines(&self) -> Vec<EngineKind> {
         match self.kind {
             FsKind::Ext4 => vec![EngineKind::Ext4MoveExtent],
+            // The first one takes only files that somebody shares, like Btrfs' first one.
             FsKind::Xfs => vec![
+                EngineKind::XfsShareRange,
                 EngineKind::XfsCommitRange,
                 EngineKind::XfsDedupeRange,
                 EngineKind::XfsSwapExtents,

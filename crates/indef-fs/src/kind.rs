@@ -74,6 +74,9 @@ pub enum EngineKind {
     XfsDedupeRange,
     /// XFS: we copy, the kernel exchanges whole files.
     XfsSwapExtents,
+    /// XFS with reverse mapping: we copy, the kernel compares and lets all files that share a range have the blocks of
+    /// the copy.
+    XfsShareRange,
     /// Btrfs: we copy, the kernel compares and lets all files that share a range have the blocks of the copy.
     BtrfsShareRange,
     /// Btrfs: the kernel rewrites ranges.
@@ -86,12 +89,13 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// Every engine there is.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ext4MoveExtent,
         Self::XfsCommitRange,
         Self::XfsOffload,
         Self::XfsDedupeRange,
         Self::XfsSwapExtents,
+        Self::XfsShareRange,
         Self::BtrfsShareRange,
         Self::BtrfsDefragRange,
         Self::F2fsOffload,
@@ -107,6 +111,7 @@ impl EngineKind {
             Self::XfsOffload => "xfs-offload",
             Self::XfsDedupeRange => "xfs-dedupe-range",
             Self::XfsSwapExtents => "xfs-swap-extents",
+            Self::XfsShareRange => "xfs-share-range",
             Self::BtrfsShareRange => "btrfs-share-range",
             Self::BtrfsDefragRange => "btrfs-defrag-range",
             Self::F2fsOffload => "f2fs-offload",
@@ -124,6 +129,7 @@ impl EngineKind {
             | Self::XfsCommitRange
             | Self::XfsDedupeRange
             | Self::XfsSwapExtents
+            | Self::XfsShareRange
             | Self::BtrfsShareRange
             | Self::BtrfsDefragRange
             | Self::F2fsOffload
@@ -134,7 +140,7 @@ impl EngineKind {
     /// Whether it moves ranges that are shared with reflinks and snapshots, together with these.
     #[must_use]
     pub const fn keeps_sharing(self) -> bool {
-        matches!(self, Self::BtrfsShareRange)
+        matches!(self, Self::XfsShareRange | Self::BtrfsShareRange)
     }
 
     /// Whether it can move ranges out of a region of the device
@@ -158,6 +164,7 @@ impl EngineKind {
             | Self::XfsSwapExtents => true,
             // The kernel chooses the place of all of these, or the device's zone does.
             Self::XfsOffload
+            | Self::XfsShareRange
             | Self::BtrfsShareRange
             | Self::BtrfsDefragRange
             | Self::F2fsOffload
@@ -175,6 +182,7 @@ impl EngineKind {
             | Self::XfsCommitRange
             | Self::XfsDedupeRange
             | Self::XfsSwapExtents
+            | Self::XfsShareRange
             | Self::BtrfsShareRange
             | Self::BtrfsDefragRange
             | Self::F2fsOffload

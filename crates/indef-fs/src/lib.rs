@@ -39,6 +39,7 @@ mod mounts;
 mod options;
 mod relocate;
 mod root;
+mod share;
 mod survey;
 mod swap;
 mod target;

@@ -53,13 +53,16 @@ const fn sentence(reason: SkipReason) -> &'static str {
         }
         SkipReason::NoTimeLost => "its fragments cost no time, as measured or modelled",
         SkipReason::Shared => {
-            "shared with a reflink or snapshot (on Btrfs, root can move plain data of all of them together); --allow-unshare would give the sharing up"
+            "shared with a reflink or snapshot (on Btrfs, and on XFS with rmapbt, root can move plain data of all of them together); --allow-unshare would give the sharing up"
         }
         SkipReason::KeepsSharing => {
             "shared, and here sharing cannot be given up safely: a power cut could mix the files"
         }
         SkipReason::HoldersUnreachable => {
             "shared with files that could not all be found or changed (one is immutable or being deleted)"
+        }
+        SkipReason::HoldersUnknown => {
+            "shared, on an XFS that does not tell with which files (mkfs.xfs -m rmapbt=1, which newer xfsprogs do by themselves, makes one that does)"
         }
         SkipReason::ManyHolders => {
             "shared with more than 256 files at the same place, or in very many parts (deleting old snapshots helps)"

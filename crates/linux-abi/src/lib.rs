@@ -23,6 +23,7 @@ pub mod fsxattr;
 pub mod handle;
 pub mod ioctl;
 pub mod ioprio;
+pub mod keeper;
 pub mod lease;
 pub mod local_time;
 pub mod mapping;

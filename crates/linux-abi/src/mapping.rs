@@ -39,7 +39,10 @@ impl SharedBytes {
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { address, len })
+        let map = Self { address, len };
+        // A process that this one forks would keep the file in use.
+        map.advise(libc::MADV_DONTFORK)?;
+        Ok(map)
     }
 
     /// Announce random access (`MADV_RANDOM`): the kernel then reads no pages ahead.
@@ -60,7 +63,7 @@ impl SharedBytes {
         self.advise(libc::MADV_SEQUENTIAL)
     }
 
-    /// Give one of the two pieces of advice above, which change no memory.
+    /// Give a piece of advice that changes no memory.
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         // SAFETY: the range is that of our mapping, and the advice changes no memory.
         check(unsafe { libc::madvise(self.address, self.len, advice) })

@@ -17,7 +17,7 @@ use crate::{
 
 pub(crate) mod bulk;
 
-pub use bulk::{InodeFlags, InodeRecord, InodeRecords, fork_offset};
+pub use bulk::{InodeFlags, InodeRecord, InodeRecords, fork_offset, generation};
 
 bitflags::bitflags! {
     /// `XFS_FSOP_GEOM_FLAGS_*`: features that matter here.

@@ -161,6 +161,13 @@ pub const VOLUMES: &[Volume] = &[
         mkfs: &["-m", "reflink=1,rmapbt=1"],
         ..XFS_DEDUPE
     },
+    // What nobody shares moves in the same way.
+    Volume {
+        name: "xfs-share",
+        mkfs: &["-m", "reflink=1,rmapbt=1"],
+        engine: Some("xfs-share-range"),
+        ..XFS_DEDUPE
+    },
     XFS_COMMIT,
     Volume {
         name: "xfs-offload",

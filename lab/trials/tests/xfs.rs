@@ -12,6 +12,8 @@ mod hammer;
 mod layout;
 #[path = "xfs/refusals.rs"]
 mod refusals;
+#[path = "xfs/share.rs"]
+mod share;
 #[path = "xfs/shared_gap.rs"]
 mod shared_gap;
 #[path = "xfs/unshared.rs"]

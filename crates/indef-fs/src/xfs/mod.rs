@@ -8,7 +8,8 @@
 //! and for any user; it moves parts of a file by sharing all others with the donor for the moment of
 //! the exchange. `EXCHANGE_RANGE` of Linux 6.10 is not used: it would exchange even if
 //! the file has changed since it was copied. A fourth engine, `xfs-offload`, is the first one with an
-//! NVMe device that copies instead of the host ([`offload`]; docs/offload-stock-kernel.md).
+//! NVMe device that copies instead of the host ([`offload`]; docs/offload-stock-kernel.md). A fifth one, `xfs-share-range`,
+//! moves what reflinks share, together with all files that share it ([`share`]).
 //!
 //! # Why nothing is lost
 //!
@@ -64,6 +65,7 @@ mod freshness;
 mod inodes;
 mod offload;
 mod select;
+mod share;
 mod swap;
 mod turn;
 
@@ -176,6 +178,25 @@ pub(crate) fn dedupe_range(
         aim: Aim::new(options.vacate),
         kept: Kept::default(),
     }))
+}
+
+/// `xfs-share-range`.
+///
+/// # Errors
+///
+/// See [`share::XfsShareRange::new`].
+pub(crate) fn share_range(
+    fs: &Filesystem,
+    options: &EngineOptions,
+) -> Result<Box<dyn Relocator>, Refusal> {
+    let features = features(fs).ok_or(SkipReason::NoEngine)?;
+    // Whichever moves what nobody shares.
+    let alone = commit_range(fs, options).or_else(|_| dedupe_range(fs, options));
+    Ok(Box::new(share::XfsShareRange::new(
+        features,
+        options,
+        alone.ok(),
+    )?))
 }
 
 /// `xfs-swap-extents`.

@@ -66,7 +66,7 @@ fn rights() -> Vec<Right> {
         (
             "CAP_SYS_ADMIN",
             CapabilitySet::SYS_ADMIN,
-            "engines xfs-commit-range, xfs-offload, btrfs-share-range and those of F2FS; scans in bulk; --reclaim; compact",
+            "engines xfs-commit-range, xfs-offload, xfs-share-range, btrfs-share-range and those of F2FS; scans in bulk; --reclaim; compact",
         ),
         (
             "CAP_DAC_READ_SEARCH",

@@ -70,7 +70,7 @@ pub(super) fn sentence(scanned: &Scanned, io_size: Bytes) -> String {
             }
         ),
         Verdict::Shared { bytes } => format!(
-            "Nothing to gain here: {bytes} in fragments are shared with reflinks or snapshots, which a move would give up (--allow-unshare); on Btrfs, root moves them together"
+            "Nothing to gain here: {bytes} in fragments are shared with reflinks or snapshots, which a move would give up (--allow-unshare); on Btrfs, and on XFS with rmapbt, root moves them together"
         ),
         Verdict::NoCost(why) => format!("Nothing to gain here: {why}"),
         Verdict::LittleCost { faster_pct } => format!(

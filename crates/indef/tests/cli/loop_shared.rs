@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::Write,
-    os::unix::fs::{PermissionsExt, chown},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -12,9 +12,11 @@ use std::{
 use crate::common::{
     ForAnybody, NOBODY, Run, btrfs_progs, fragments, hashes, indef, make, scratch,
 };
+use indef_core::layout::{ExtentFlags, Layout};
+use indef_fs::{Mapper, map};
 use scratch_fs::{ScratchFs, reflink, require};
 use serde_json::Value;
-use units::Bytes;
+use units::{Bytes, FileRange};
 
 /// Bytes of the files below that they have alone (`btrfs filesystem du`).
 fn exclusive(path: &Path) -> u64 {
@@ -362,10 +364,200 @@ fn loop_a_plan_of_a_read_only_snapshot_says_that_it_is() {
     assert_eq!(plan["chunks"][0]["reason"], "read-only-mount", "{plan}");
 }
 
+/// Where a file lies.
+fn layout(path: &Path) -> Layout {
+    let (file, all) = (File::open(path).unwrap(), FileRange::new(0, u64::MAX));
+    map(&file, path, all, true, &mut Mapper::default()).unwrap()
+}
+
+/// Whether others share all of a file.
+fn is_shared(layout: &Layout) -> bool {
+    let shared = |flags: ExtentFlags| flags.contains(ExtentFlags::SHARED);
+    layout.extents().iter().all(|extent| shared(extent.flags))
+}
+
+/// Times and size.
+fn facts(path: &Path) -> [i64; 7] {
+    let status = fs::symlink_metadata(path).unwrap();
+    [
+        status.size() as i64,
+        status.atime(),
+        status.atime_nsec(),
+        status.mtime(),
+        status.mtime_nsec(),
+        status.ctime(),
+        status.ctime_nsec(),
+    ]
+}
+
+/// The result of the file with this name.
+fn of<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let files = document["files"].as_array().unwrap();
+    let found = (files.iter()).find(|file| file["path"].as_str().unwrap().ends_with(name));
+    found.unwrap_or_else(|| panic!("{name}: {document}"))
+}
+
+/// Reflinks on XFS, also such that the run is not told of, get the blocks of one copy. A plan says so, and what nobody
+/// shares moves as ever.
+#[test]
+fn loop_what_files_of_xfs_share_moves_once_and_stays_shared() {
+    let Some(mut scratch) = scratch("xfs") else {
+        return;
+    };
+    let dir = scratch.path().join("data");
+    fs::create_dir(&dir).unwrap();
+    let files = [
+        dir.join("a"),
+        dir.join("b"),
+        scratch.path().join("elsewhere"),
+    ];
+    make(&files[0], Bytes(24 << 20 | 1234), Bytes::kib(8));
+    reflink(&files[0], &files[1]).unwrap();
+    reflink(&files[0], &files[2]).unwrap();
+    // One has a block of its own in the midst, and is longer.
+    let other = scratch.path().join("other");
+    reflink(&files[0], &other).unwrap();
+    let written = File::options().write(true).open(&other).unwrap();
+    written.write_all_at(&[7; 4096], 5 << 20).unwrap();
+    written.write_all_at(&[8; 100], 24 << 20 | 4096).unwrap();
+    drop(written);
+    make(&dir.join("later"), Bytes::mib(2), Bytes::kib(8));
+    scratch.remount().unwrap();
+    let contents = hashes(scratch.path());
+    let all = [&files[0], &files[1], &files[2], &other];
+    let before = all.map(|path| facts(path));
+    let free = scratch.free().unwrap().get();
+
+    let scanned = indef().args(["scan", "--json"]).arg(&dir).ran().json();
+    assert_eq!(scanned["verdict"]["kind"], "worth-moving", "{scanned}");
+    let foreseen = indef().args(["plan", "--json"]).arg(&dir).ran().json();
+    let cost = total(&foreseen, "cost_bytes");
+    assert_eq!(total(&foreseen, "metadata_bytes"), 0, "{foreseen}");
+    let chunks = foreseen["chunks"].as_array().unwrap();
+    let shared = chunks.iter().filter(|chunk| !chunk["holders"].is_null());
+    assert!(shared.clone().count() > 0, "{foreseen}");
+    assert!(
+        shared.into_iter().all(|chunk| chunk["holders"] == 3),
+        "{foreseen}"
+    );
+    let ran = indef().args(["run", "--json"]).arg(&dir).ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let document = ran.json();
+    let engines = [of(&document, "/a"), of(&document, "/b")].map(|file| file["engine"].as_str());
+    assert!(engines.contains(&Some("xfs-share-range")), "{document}");
+    assert_eq!(
+        of(&document, "/later")["engine"],
+        "xfs-dedupe-range",
+        "{document}"
+    );
+    let holders = ["/a", "/b"].map(|name| of(&document, name)["holders"].as_u64());
+    assert!(holders.contains(&Some(3)), "{document}");
+    let moved = total(&document, "bytes_relocated");
+    // The last block counts as a whole, and that of the longer file is no longer shared.
+    let size = (26 << 20) + 4096;
+    assert!(
+        (size - 8192..=size).contains(&moved),
+        "what two files share moves once: {document}"
+    );
+    assert!(moved <= cost, "{foreseen}");
+
+    assert_eq!(all.map(|path| facts(path)), before, "times and sizes");
+    scratch.remount().unwrap();
+    assert_eq!(hashes(scratch.path()), contents);
+    let now = scratch.free().unwrap().get();
+    assert!(now + (1 << 20) >= free, "{free} free before, {now} now");
+    let layouts = all.map(|path| layout(path));
+    assert_eq!(layouts[0], layouts[1]);
+    assert_eq!(layouts[0], layouts[2]);
+    assert!(is_shared(&layouts[0]), "{:?}", layouts[0]);
+    for layout in &layouts {
+        assert!(layout.fragments() <= 24, "{}", layout.fragments());
+    }
+    let again = indef().args(["run", "--json"]).arg(&dir).ran().json();
+    assert_eq!(total(&again, "bytes_relocated"), 0, "{again}");
+    scratch.fsck().unwrap();
+}
+
+/// Where the file system does not tell who shares, or sharing is to be given up, all stays as it was.
+#[test]
+fn loop_what_xfs_cannot_move_together_stays() {
+    let made = ScratchFs::builder("xfs", Bytes::gib(1)).mkfs_args(["-m", "reflink=1,rmapbt=0"]);
+    let (Some(untold), Some(mut told)) = (require(made.build()), scratch("xfs")) else {
+        return;
+    };
+    for scratch in [&untold, &told] {
+        make(&scratch.path().join("file"), Bytes::mib(4), Bytes::kib(8));
+        let clone = scratch.path().join("clone");
+        reflink(&scratch.path().join("file"), &clone).unwrap();
+        // The other half is the file's own.
+        let clone = File::options().write(true).open(&clone).unwrap();
+        clone.set_len(2 << 20).unwrap();
+        scratch.sync().unwrap();
+    }
+    let run = |scratch: &ScratchFs, options: &[&str]| {
+        let file = scratch.path().join("file");
+        indef()
+            .args(["run", "--json"])
+            .args(options)
+            .arg(file)
+            .ran()
+            .json()
+    };
+    let by_name = run(&untold, &["--engine", "xfs-share-range"]);
+    assert_eq!(
+        by_name["files"][0]["reason"], "holders-unknown",
+        "{by_name}"
+    );
+    let usual = run(&untold, &[]);
+    assert_eq!(usual["files"][0]["engine"], "xfs-dedupe-range", "{usual}");
+    let given_up = run(&told, &["--allow-unshare", "--policy", "whole"]);
+    assert_eq!(
+        given_up["files"][0]["reason"], "keeps-sharing",
+        "{given_up}"
+    );
+    // A holder that cannot be changed: the other half moves.
+    let clone = File::open(told.path().join("clone")).unwrap();
+    rustix::fs::ioctl_setflags(&clone, rustix::fs::IFlags::IMMUTABLE).unwrap();
+    let contents = hashes(told.path());
+    let plan = { indef() }
+        .args(["plan", "--json"])
+        .arg(told.path().join("file"))
+        .ran()
+        .json();
+    let staying = plan["chunks"].as_array().unwrap().iter();
+    let staying = staying.filter(|chunk| chunk["reason"] == "holders-unreachable");
+    let staying: u64 = staying
+        .map(|chunk| chunk["len_bytes"].as_u64().unwrap())
+        .sum();
+    assert_eq!(staying, 2 << 20, "{plan}");
+    let half = run(&told, &[]);
+    assert_eq!(total(&half, "bytes_relocated"), 2 << 20, "{half}");
+    rustix::fs::ioctl_setflags(&clone, rustix::fs::IFlags::empty()).unwrap();
+    drop(clone);
+    assert_eq!(hashes(told.path()), contents);
+    let left = fragments(&told.path().join("file"));
+    assert!((256..300).contains(&left), "{left}");
+    // Now it can.
+    let rest = run(&told, &[]);
+    assert_eq!(total(&rest, "bytes_relocated"), 2 << 20, "{rest}");
+    assert!(fragments(&told.path().join("clone")) <= 8);
+    assert_eq!(hashes(told.path()), contents);
+    told.fsck().unwrap();
+}
+
 /// Each holder is read to be compared, which counts like what is written.
 #[test]
 fn loop_what_is_read_of_holders_counts_in_budget_and_rate() {
-    let Some(scratch) = scratch("btrfs") else {
+    what_is_read_of_holders_counts("btrfs");
+}
+
+#[test]
+fn loop_what_is_read_of_holders_counts_on_xfs() {
+    what_is_read_of_holders_counts("xfs");
+}
+
+fn what_is_read_of_holders_counts(kind: &str) {
+    let Some(scratch) = scratch(kind) else {
         return;
     };
     let dir = scratch.path().join("data");
@@ -400,7 +592,13 @@ fn loop_what_is_read_of_holders_counts_in_budget_and_rate() {
 
 #[test]
 fn loop_without_root_what_is_shared_stays() {
-    let Some(scratch) = scratch("btrfs") else {
+    ["btrfs", "xfs"]
+        .into_iter()
+        .for_each(without_root_what_is_shared_stays);
+}
+
+fn without_root_what_is_shared_stays(kind: &str) {
+    let Some(scratch) = scratch(kind) else {
         return;
     };
     let (file, clone) = (scratch.path().join("file"), scratch.path().join("clone"));

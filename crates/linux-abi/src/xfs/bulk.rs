@@ -172,11 +172,24 @@ impl Default for InodeRecords {
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`, `ENOENT` where there is no such inode.
 pub fn fork_offset(fd: impl AsFd, inode: u64) -> io::Result<u16> {
+    record(fd, inode).map(|record| record.fork_offset)
+}
+
+/// The generation of an inode, which a handle needs.
+///
+/// # Errors
+///
+/// As for [`fork_offset`].
+pub fn generation(fd: impl AsFd, inode: u64) -> io::Result<u32> {
+    record(fd, inode).map(|record| record.generation)
+}
+
+fn record(fd: impl AsFd, inode: u64) -> io::Result<InodeRecord> {
     let mut raw = RawBulkStat::<1>::new();
     // The kernel goes on to the next inode if this one is free.
     match raw.read(fd, inode, 1)? {
-        [record] if record.inode == inode => Ok(record.fork_offset),
-        _ => Err(io::ErrorKind::NotFound.into()),
+        [record] if record.inode == inode => Ok(*record),
+        _ => Err(io::Error::from_raw_os_error(libc::ENOENT)),
     }
 }
 

@@ -153,6 +153,11 @@ fn loop_round_xfs_unshare() {
 }
 
 #[test]
+fn loop_round_xfs_share() {
+    round("xfs-share");
+}
+
+#[test]
 fn loop_round_btrfs() {
     round("btrfs");
 }
@@ -190,6 +195,11 @@ fn loop_cache_round_ext4() {
 #[test]
 fn loop_cache_round_ext4_1k() {
     round_on("cache", "ext4-1k");
+}
+
+#[test]
+fn loop_cache_round_xfs_share() {
+    round_on("cache", "xfs-share");
 }
 
 #[test]

@@ -82,6 +82,10 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
         EngineKind::XfsSwapExtents | EngineKind::XfsDedupeRange => {
             ScratchFs::builder("xfs", size).mkfs_args(["-m", "rmapbt=0"])
         }
+        // It asks the reverse mapping for holders.
+        EngineKind::XfsShareRange => {
+            ScratchFs::builder("xfs", size).mkfs_args(["-m", "reflink=1,rmapbt=1"])
+        }
         // Moves like xfs-commit-range where no device copies.
         EngineKind::XfsCommitRange | EngineKind::XfsOffload => {
             let builder = ScratchFs::builder("xfs", size).mkfs_args(["-i", "exchange=1"]);

@@ -37,6 +37,7 @@ suite! {
     xfs_swap_extents: XfsSwapExtents,
     xfs_dedupe_range: XfsDedupeRange,
     xfs_commit_range: XfsCommitRange,
+    xfs_share_range: XfsShareRange,
     btrfs_share_range: BtrfsShareRange,
     btrfs_defrag_range: BtrfsDefragRange;
 

@@ -67,6 +67,13 @@ pub(crate) const DEDUPE_RMAP: Flavour = Flavour {
     mkfs: &["-m", "reflink=1,rmapbt=1"],
     new_tools: false,
 };
+/// For files that share, and so not one of [`ALL`].
+pub(crate) const SHARE: Flavour = Flavour {
+    name: "share",
+    engine: EngineKind::XfsShareRange,
+    mkfs: &["-m", "reflink=1,rmapbt=1"],
+    new_tools: false,
+};
 pub(crate) const ALL: [Flavour; 6] = [
     SWAP,
     SWAP_RMAP,

@@ -18,12 +18,12 @@ use units::{Bytes, FileRange};
 
 use crate::flavour::*;
 
-const LEN: u64 = 1 << 20;
+pub(crate) const LEN: u64 = 1 << 20;
 
 /// The time in which XFS frees the blocks of a deleted file in the background.
 const GIVEN_BACK: Duration = Duration::from_millis(500);
 
-fn make(path: &Path) {
+pub(crate) fn make(path: &Path) {
     let data = Segment::Data {
         len: Bytes(LEN),
         piece: Bytes::kib(16),
@@ -44,7 +44,7 @@ fn write_in_place(path: &Path) {
 
 /// Write to the clone once the mover's blocks are freed; then shut down without a flush, as a power
 /// cut does, and remount.
-fn write_and_cut(fs: &mut ScratchFs, clone: &Path) {
+pub(crate) fn write_and_cut(fs: &mut ScratchFs, clone: &Path) {
     std::thread::sleep(GIVEN_BACK);
     write_in_place(clone);
     shutdown::without_flush(File::open(fs.path()).unwrap()).unwrap();

@@ -13,12 +13,12 @@ use rustix::{
 };
 use units::FileRange;
 
-use super::{
-    look::{Look, Looked},
-    metadata::Ledger,
-    window::LEAST_UNIT,
+use super::{look::Look, metadata::Ledger};
+use crate::{
+    Refusal, Target,
+    btrfs::pieces::movable,
+    share::{relocation::Looked, window::LEAST_UNIT},
 };
-use crate::{Refusal, Target, btrfs::pieces::movable};
 
 /// Look at ranges of a file, and note in `ledger` what moving them costs.
 pub(super) fn foresee(

@@ -1,8 +1,4 @@
-//! Finds the files that hold the extents of a window, and opens them.
-//!
-//! Files are opened by their handles, not by paths: so the holders in all subvolumes are reached, whether these are
-//! mounted or not, and none is mistaken for another one, since a handle has the generation of its inode. The mount is
-//! that of the target, which is writable.
+//! Finds the files that hold the extents of a window: in all subvolumes, whether these are mounted or not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,54 +11,49 @@ use indef_core::{
     layout::{Extent, ExtentFlags, Layout},
 };
 use linux_abi::{
-    btrfs::{ExtentPart, ExtentParts, Holders, PartState, Reference},
+    btrfs::{self, ExtentParts, Holders, Reference},
     fiemap::Mapper,
     handle::{self, FileHandle},
 };
-use rustix::{
-    fs::{OFlags, Statx, StatxAttributes, StatxFlags},
-    io::Errno,
-};
+use rustix::io::Errno;
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use super::{apart::looking, claims::Claim, select::FileParts};
+use super::apart::{looking, sharing};
 use crate::{
     Refusal, Target, map,
-    root::{is_regular, look_at, reopen},
+    share::{
+        claims::Claim,
+        holder::{
+            Holder, HolderId, LONGEST_HULL, MOST_HOLDERS, MOST_PARTS, MOST_PARTS_OF_ALL, go_on,
+            open,
+        },
+        select::{FileParts, Part, PartState},
+        window::HolderFinder,
+    },
 };
 
-/// Holders of a window beside the target: the layout of each is kept.
-const MOST_HOLDERS: usize = 256;
-/// A holder is read between its first and its last reference to a window. Longer ranges are not looked at.
-const LONGEST_HULL: u64 = 1 << 30;
-/// Nor such with more parts, and all holders together have at most so many: some 70 MiB of memory.
-const MOST_PARTS: usize = 64 << 10;
-const MOST_PARTS_OF_ALL: usize = 1 << 20;
-
-/// A file that holds extents of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct HolderId {
-    pub(super) subvolume: u64,
-    pub(super) inode: u64,
+/// Whether a holder is in a subvolume, and not in a tree of the kernel's own: a balance keeps what it moves in a file
+/// that can be opened, too (`BTRFS_DATA_RELOC_TREE_OBJECTID`).
+const fn is_users(holder: HolderId) -> bool {
+    const TOP: u64 = 5;
+    const FIRST: u64 = 256;
+    const LAST: u64 = 256_u64.wrapping_neg();
+    holder.subvolume == TOP || (holder.subvolume >= FIRST && holder.subvolume <= LAST)
 }
 
-impl HolderId {
-    /// Whether it is in a subvolume, and not in a tree of the kernel's own: a balance keeps what it moves in a
-    /// file that can be opened, too (`BTRFS_DATA_RELOC_TREE_OBJECTID`).
-    const fn is_users(self) -> bool {
-        const TOP: u64 = 5;
-        const FIRST: u64 = 256;
-        const LAST: u64 = 256_u64.wrapping_neg();
-        self.subvolume == TOP || (self.subvolume >= FIRST && self.subvolume <= LAST)
+/// A part as all file systems have it.
+fn part(of: btrfs::ExtentPart) -> Part {
+    Part {
+        offset: of.offset,
+        len: of.len,
+        extent: of.extent,
+        into: of.into,
+        state: match of.state {
+            btrfs::PartState::Written => PartState::Written,
+            btrfs::PartState::Encoded => PartState::Encoded,
+            btrfs::PartState::Unwritten => PartState::Unwritten,
+        },
     }
-}
-
-/// A holder that was found.
-#[derive(Debug)]
-pub(super) struct Holder {
-    pub(super) id: HolderId,
-    handle: FileHandle,
-    pub(super) has: FileParts,
 }
 
 /// The target and its holders.
@@ -107,40 +98,17 @@ impl Finder {
         subvolume: u64,
         range: FileRange,
         most: Bytes,
-    ) -> Result<Vec<ExtentPart>, Refusal> {
+    ) -> Result<Vec<Part>, Refusal> {
         let (mut parts, mut bytes) = (Vec::new(), 0);
         let (start, end) = (range.start.get(), range.end().get());
         let file = (subvolume, target.id.inode);
-        let visited = self.parts.visit(&target.file, file, start, end, |part| {
-            bytes += part.len;
-            parts.push(part);
+        let visited = self.parts.visit(&target.file, file, start, end, |of| {
+            bytes += of.len;
+            parts.push(part(of));
             bytes < most.get()
         });
         visited.map_err(|error| refuse(target, error))?;
         Ok(parts)
-    }
-
-    /// The extents of a range of the copy.
-    pub(super) fn extents_of_copy(
-        &mut self,
-        target: &Target,
-        copy: &File,
-        range: FileRange,
-    ) -> Result<BTreeSet<u64>, Refusal> {
-        let FileHandle::Btrfs {
-            inode, subvolume, ..
-        } = handle::of(copy).map_err(|error| refuse(target, error))?
-        else {
-            return Err(SkipReason::Unsupported.into());
-        };
-        let mut extents = BTreeSet::new();
-        let (start, end) = (range.start.get(), range.end().get());
-        let visited = (self.parts).visit(copy, (subvolume, inode), start, end, |part| {
-            extents.insert(part.extent);
-            true
-        });
-        visited.map_err(|error| refuse(target, error))?;
-        Ok(extents)
     }
 
     /// The target by itself: its layout around these parts of it, which lie in `hull`. Extents that are not `claim`ed
@@ -148,7 +116,7 @@ impl Finder {
     pub(super) fn alone(
         &mut self,
         target: &Target,
-        parts: Vec<ExtentPart>,
+        parts: Vec<Part>,
         hull: FileRange,
         claim: &Claim,
     ) -> Result<Found, Refusal> {
@@ -300,33 +268,6 @@ impl Finder {
         Ok(())
     }
 
-    /// Ask again for the references to extents, right before they move: why they stay, if one is not `known`.
-    pub(super) fn strangers(
-        &mut self,
-        target: &Target,
-        extents: &BTreeSet<u64>,
-        known: impl Fn(HolderId, u64) -> bool,
-        is_stopping: &dyn Fn() -> bool,
-    ) -> Option<SkipReason> {
-        for extent in extents {
-            if let Err(stopped) = go_on(is_stopping) {
-                return Some(stopped);
-            }
-            let mut stranger = false;
-            let asked = self.ask(target, *extent, &mut |id, offset| {
-                stranger |= !known(id, offset);
-            });
-            match asked {
-                Ok(()) if stranger => return Some(SkipReason::Changed),
-                Ok(()) => {}
-                // Nobody has it any more.
-                _ if is(&asked, Errno::NOENT) => {}
-                Err(_) => return Some(SkipReason::HoldersUnreachable),
-            }
-        }
-        None
-    }
-
     /// Look at a holder, between its first and its last reference; `None` if it is gone.
     fn holder(
         &mut self,
@@ -335,7 +276,7 @@ impl Finder {
         first: u64,
         last: u64,
     ) -> Result<Option<Holder>, Refusal> {
-        if !id.is_users() {
+        if !is_users(id) {
             return Err(SkipReason::HoldersUnreachable.into());
         }
         let facts = match self.parts.inode(&target.file, id.subvolume, id.inode) {
@@ -358,8 +299,8 @@ impl Finder {
         }
         let mut parts = Vec::new();
         let (file_id, end) = ((id.subvolume, id.inode), last.saturating_add(1));
-        let visited = self.parts.visit(&target.file, file_id, first, end, |part| {
-            parts.push(part);
+        let visited = self.parts.visit(&target.file, file_id, first, end, |of| {
+            parts.push(part(of));
             parts.len() <= MOST_PARTS
         });
         match visited {
@@ -398,18 +339,60 @@ impl Finder {
     }
 }
 
-impl Holder {
-    /// Open it; `None` if it is gone.
-    pub(super) fn open(&self, target: &Target) -> Result<Option<File>, SkipReason> {
-        Ok(open(target, self.handle)?.map(|(file, _)| file))
-    }
-}
+impl HolderFinder for Finder {
+    type Apart = std::sync::RwLockReadGuard<'static, ()>;
 
-/// Whether a look at holders, which may be very many, is to go on.
-fn go_on(is_stopping: &dyn Fn() -> bool) -> Result<(), SkipReason> {
-    match is_stopping() {
-        true => Err(SkipReason::Stopped),
-        false => Ok(()),
+    fn apart() -> Self::Apart {
+        sharing()
+    }
+
+    fn extents_of_copy(
+        &mut self,
+        target: &Target,
+        copy: &File,
+        range: FileRange,
+    ) -> Result<BTreeSet<u64>, Refusal> {
+        let FileHandle::Btrfs {
+            inode, subvolume, ..
+        } = handle::of(copy).map_err(|error| refuse(target, error))?
+        else {
+            return Err(SkipReason::Unsupported.into());
+        };
+        let mut extents = BTreeSet::new();
+        let (start, end) = (range.start.get(), range.end().get());
+        let visited = (self.parts).visit(copy, (subvolume, inode), start, end, |part| {
+            extents.insert(part.extent);
+            true
+        });
+        visited.map_err(|error| refuse(target, error))?;
+        Ok(extents)
+    }
+
+    fn strangers(
+        &mut self,
+        target: &Target,
+        parts: &[Part],
+        known: &dyn Fn(HolderId, u64) -> bool,
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Option<SkipReason> {
+        let extents: BTreeSet<u64> = parts.iter().map(|part| part.extent).collect();
+        for extent in extents {
+            if let Err(stopped) = go_on(is_stopping) {
+                return Some(stopped);
+            }
+            let mut stranger = false;
+            let asked = self.ask(target, extent, &mut |id, offset| {
+                stranger |= !known(id, offset);
+            });
+            match asked {
+                Ok(()) if stranger => return Some(SkipReason::Changed),
+                Ok(()) => {}
+                // Nobody has it any more.
+                _ if is(&asked, Errno::NOENT) => {}
+                Err(_) => return Some(SkipReason::HoldersUnreachable),
+            }
+        }
+        None
     }
 }
 
@@ -420,29 +403,8 @@ fn stay(found: &mut Found, reason: SkipReason) {
     }
 }
 
-/// Open a file for reading, in order to compare: this changes nothing about it.
-fn open(target: &Target, handle: FileHandle) -> Result<Option<(File, Statx)>, SkipReason> {
-    const FIXED: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
-    let named = match handle::open(&target.file, handle) {
-        Ok(named) => named,
-        Err(error) => {
-            return match Errno::from_io_error(&error) {
-                Some(Errno::STALE | Errno::NOENT) => Ok(None),
-                _ => Err(SkipReason::HoldersUnreachable),
-            };
-        }
-    };
-    let unreachable = |_| SkipReason::HoldersUnreachable;
-    let status = look_at(&named, StatxFlags::BASIC_STATS).map_err(unreachable)?;
-    if !is_regular(&status) || status.stx_attributes.intersects(FIXED) {
-        return Err(SkipReason::HoldersUnreachable);
-    }
-    let file = reopen(&named, OFlags::RDONLY | OFlags::NOATIME).map_err(unreachable)?;
-    Ok(Some((file.into(), status)))
-}
-
 /// A part as a layout has it.
-fn extent(part: &ExtentPart) -> Extent {
+fn extent(part: &Part) -> Extent {
     Extent {
         file: FileOffset(part.offset),
         phys: PhysOffset(part.extent + part.into),

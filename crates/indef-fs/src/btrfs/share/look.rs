@@ -1,22 +1,27 @@
 //! Looks at a file, a window of its ranges after the other: who holds their extents, which of them can move together
 //! with all of these, and at what price. Plans and relocations decide by the same look.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 
-use indef_core::{SkipReason, layout::Layout};
+use indef_core::SkipReason;
+use linux_abi::btrfs::fsid;
 use units::{Bytes, FileRange};
 
 use super::{
-    claims::Claims,
-    holders::{Asking, Finder, Holder, HolderId},
+    holders::{Asking, Finder},
     metadata::{Ledger, Price, leaves},
-    select::{FileParts, Selected, select},
-    window::Window,
 };
-use crate::{Refusal, Target};
-
-/// The bytes that are copied together: also the space that a copy takes before the old blocks are given up.
-const WINDOW: Bytes = Bytes::mib(16);
+use crate::{
+    Refusal, Target,
+    share::{
+        asked::Asked,
+        claims::Claims,
+        holder::{Holder, HolderId},
+        relocation::Looked,
+        select::{FileParts, Selected, select},
+        window::Window,
+    },
+};
 
 /// A look at a file.
 pub(super) struct Look<'a> {
@@ -27,31 +32,9 @@ pub(super) struct Look<'a> {
     takes_unshared: bool,
     claims: Claims,
     pub(super) finder: Finder,
-    /// Ranges that no window has taken yet.
-    ranges: VecDeque<FileRange>,
+    asked: Asked,
     /// Items of the windows that move, for each holder.
     items: HashMap<HolderId, u64>,
-}
-
-/// Some ranges of the file, looked at.
-pub(super) struct Looked {
-    /// The ranges.
-    pub(super) asked: Vec<FileRange>,
-    /// Of the target, with a bit on either side.
-    pub(super) layout: Layout,
-    /// The parts that can move, unless there are none.
-    pub(super) window: Option<Window>,
-    /// Those that move.
-    pub(super) runs: Vec<FileRange>,
-    /// The others, and why they do not.
-    pub(super) staying: Vec<(FileRange, SkipReason)>,
-}
-
-impl Looked {
-    /// The parts of what was asked for that are in no run.
-    pub(super) fn rest(&self) -> Vec<FileRange> {
-        others(&self.asked, &self.runs)
-    }
 }
 
 impl<'a> Look<'a> {
@@ -65,33 +48,29 @@ impl<'a> Look<'a> {
         ranges: impl Iterator<Item = FileRange>,
         takes_unshared: bool,
     ) -> Result<Self, Refusal> {
-        let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
-        let inside = |range: FileRange| range.align_outward(target.block_size).intersect(file);
-        let ranges: VecDeque<_> = ranges.map(inside).filter(|one| !one.is_empty()).collect();
-        if ranges.is_empty() {
-            return Err(SkipReason::OutOfRange.into());
-        }
+        let asked = Asked::of(target, ranges)?;
+        let fsid = fsid(&target.file)
+            .map_err(|error| target.error("ask for the file system", None, error))?;
         Ok(Self {
             ledger,
             target,
             subvolume,
             takes_unshared,
-            claims: Claims::on(&target.file)
-                .map_err(|error| target.error("ask for the file system", None, error))?,
+            claims: Claims::on(fsid),
             finder: Finder::default(),
-            ranges,
+            asked,
             items: HashMap::new(),
         })
     }
 
     /// Whether everything was looked at.
     pub(super) fn is_done(&self) -> bool {
-        self.ranges.is_empty()
+        self.asked.is_done()
     }
 
     /// Look at nothing more.
     pub(super) fn end(&mut self) {
-        self.ranges.clear();
+        self.asked.end();
     }
 
     /// Look at the next window. `None` if there is none.
@@ -99,41 +78,21 @@ impl<'a> Look<'a> {
         &mut self,
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<Option<Looked>, Refusal> {
-        let (mut asked, mut parts, mut bytes) = (Vec::new(), Vec::new(), Bytes::ZERO);
-        while bytes < WINDOW
-            && let Some(range) = self.ranges.pop_front()
-        {
-            let most = WINDOW - bytes;
-            let found = (self.finder).parts_of(self.target, self.subvolume, range, most)?;
-            let len: Bytes = found.iter().map(|part| Bytes(part.len)).sum();
-            bytes += len;
-            let mut part = range;
-            if len >= most
-                && let Some(last) = found.last()
-            {
-                // Cut after the last one.
-                let end = FileRange::new(last.offset, last.len).end().min(range.end());
-                part = FileRange::between(range.start, end);
-                let later = FileRange::between(end, range.end());
-                if !later.is_empty() {
-                    self.ranges.push_front(later);
-                }
-            }
-            asked.push(part);
-            parts.extend(found);
-        }
-        let (Some(first), Some(last)) = (asked.first(), asked.last()) else {
+        let (ledger, target, subvolume) = (self.ledger, self.target, self.subvolume);
+        let finder = &mut self.finder;
+        let taken =
+            (self.asked).next(|range, most| finder.parts_of(target, subvolume, range, most))?;
+        let Some(taken) = taken else {
             return Ok(None);
         };
-        let hull = FileRange::between(first.start, last.end());
-        let claim = self.claims.take(parts.iter().map(|part| part.extent));
+        let hull = taken.hull();
+        let (asked, bytes) = (taken.ranges, taken.bytes);
+        let claim = (self.claims).take(taken.parts.iter().map(|part| part.extent));
         // Others may have moved them before they were claimed.
         let mut now = Vec::new();
         for range in &asked {
-            let most = Bytes(u64::MAX);
-            now.extend((self.finder).parts_of(self.target, self.subvolume, *range, most)?);
+            now.extend(finder.parts_of(target, subvolume, *range, Bytes(u64::MAX))?);
         }
-        let (ledger, target, subvolume) = (self.ledger, self.target, self.subvolume);
         let found = self.finder.alone(target, now, hull, &claim)?;
         let layout = found.target.layout.clone();
         // Nobody is asked for who holds what would not move anyway.
@@ -227,33 +186,4 @@ fn price(
 ) -> Result<Price, Refusal> {
     let price = ledger.price(target, subvolume, holders);
     price.map_err(|error| target.error("look at the trees", None, error).into())
-}
-
-/// The parts of `asked` that are in none of `runs` (both ordered, disjoint).
-fn others(asked: &[FileRange], runs: &[FileRange]) -> Vec<FileRange> {
-    let mut others = Vec::new();
-    for range in asked {
-        let mut place = range.start;
-        for run in runs.iter().filter(|run| run.overlaps(*range)) {
-            others.push(FileRange::between(place, run.start));
-            place = run.end();
-        }
-        others.push(FileRange::between(place, range.end()));
-    }
-    others.retain(|range| !range.is_empty());
-    others
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn everything_else_is_left_to_the_other_engine() {
-        let asked = [FileRange::new(0, 10), FileRange::new(20, 10)];
-        let runs = [FileRange::new(2, 3), FileRange::new(20, 10)];
-        let expected = [FileRange::new(0, 2), FileRange::new(5, 5)];
-        assert_eq!(others(&asked, &runs), expected);
-        assert_eq!(others(&asked, &[]), asked);
-    }
 }

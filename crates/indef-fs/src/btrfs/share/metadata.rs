@@ -21,8 +21,7 @@ use std::{
 use linux_abi::btrfs::{TreeFacts, metadata_copies, tree_facts};
 use units::Bytes;
 
-use super::holders::HolderId;
-use crate::Target;
+use crate::{Target, share::holder::HolderId};
 
 /// Size of a block of a tree: mkfs's default, and hardly anybody's choice is another.
 const LEAF: u64 = 16 << 10;

@@ -1,14 +1,7 @@
 //! `btrfs-share-range`: move ranges that are shared with snapshots and reflinks, and keep them shared.
 //!
-//! ```text
-//! look for holders ─▶ copy ─▶ write back ─▶ ( compare and share: holder, holder, …, target )* ─▶ let the copy go
-//! ```
-//!
-//! A window of 16 MiB is copied to a file without a name. Once the copy is on the device, the kernel compares it with
-//! the same bytes of each holder, a unit at a time, and lets the holder have the blocks of the copy if they are equal
-//! (`FIDEDUPERANGE`; `btrfs_remap_file_range`, fs/btrfs/reflink.c, v6.1 and v6.18). It does so under the locks of both
-//! files, waits for writes that are under way, and changes neither times nor contents. That works on read-only
-//! snapshots, too, if the mount is writable.
+//! The steps are those of [`crate::share`]; the kernel compares in `btrfs_remap_file_range` (fs/btrfs/reflink.c, v6.1 and
+//! v6.18). That works on read-only snapshots, too, if the mount is writable.
 //!
 //! # Why nothing is lost
 //!
@@ -24,7 +17,7 @@
 //!
 //! An extent is freed when nobody refers to any part of it. So all holders of an extent are asked for
 //! (`BTRFS_IOC_LOGICAL_INO_V2`, by root), in all subvolumes, and it moves only if each part of it that anybody has is
-//! in the range that moves; see [`select`]. Of each unit the target comes last: where a holder cannot follow, those
+//! in the range that moves; see [`select`](crate::share::select). Of each unit the target comes last: where a holder cannot follow, those
 //! that did get the blocks of the target back. Each unit has extents of its own in the copy, so that a stop leaves none of
 //! which only a part is in use; a kill in the midst of a unit leaves that one, of 2 MiB at most, shared by some. A holder that was written meanwhile has blocks of its own for what was
 //! written, and only that. So beside the blocks of before there are never more than those of two windows, until the
@@ -45,30 +38,25 @@
 //! which files are moved. The price stands in the plan's cost, and each window asks the run for its part of that.
 
 mod apart;
-mod claims;
 mod foresee;
 mod holders;
 mod look;
 mod metadata;
-mod relocation;
-mod select;
-mod window;
+mod ways;
 
-use indef_core::{SkipReason, layout::ExtentFlags, plan::SharedWindow};
-use linux_abi::{
-    fiemap::Mapper,
-    handle::{self, FileHandle},
-};
+use indef_core::{SkipReason, plan::SharedWindow};
+use linux_abi::handle::{self, FileHandle};
 use rustix::{
     io::Errno,
     thread::{CapabilitySet, capabilities},
 };
-use units::{FileOffset, FileRange};
+use units::FileRange;
 
-use self::{holders::Finder, metadata::Ledger};
+use self::{holders::Finder, metadata::Ledger, ways::BtrfsWays};
 use crate::{
     CountedRange, EngineKind, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation,
-    Relocator, Target, map::next_batch,
+    Relocator, Target,
+    share::{relocation, shared::has_shared},
 };
 
 /// The engine.
@@ -165,7 +153,8 @@ impl Relocator for BtrfsShareRange {
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let of_engine = (&self.fs, self.takes_unshared, &self.ledger);
-        relocation::begin(of_engine, target, subvolume(target)?, ranges, copier)
+        let ways = BtrfsWays::new(of_engine, target, subvolume(target)?, ranges)?;
+        relocation::begin(ways, target, copier)
     }
 }
 
@@ -175,26 +164,5 @@ fn subvolume(target: &Target) -> Result<u64, Refusal> {
         Ok(FileHandle::Btrfs { subvolume, .. }) => Ok(subvolume),
         Ok(_) => Err(SkipReason::NoEngine.into()),
         Err(error) => Err(target.error("ask for its handle", None, error).into()),
-    }
-}
-
-/// Whether anybody else has any extent of the file.
-fn has_shared(target: &Target) -> Result<bool, Refusal> {
-    let end = FileOffset(target.size.get()).align_up(target.block_size);
-    let mut rest = FileRange::between(FileOffset(0), end);
-    let (mut mapper, mut batch) = (Mapper::default(), Vec::new());
-    loop {
-        let (file, path) = (&target.file, &target.path);
-        let more = next_batch(file, path, rest, false, &mut mapper, &mut batch)?;
-        if batch
-            .iter()
-            .any(|extent| extent.flags.contains(ExtentFlags::SHARED))
-        {
-            return Ok(true);
-        }
-        match more {
-            Some(next) => rest = FileRange::between(next, end),
-            None => return Ok(false),
-        }
     }
 }

@@ -11,39 +11,63 @@ use indef_core::{
     SkipReason,
     layout::{Extent, ExtentFlags, Layout},
 };
-use linux_abi::btrfs::{ExtentPart, PartState};
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 /// Longer parts stay, since hardly any read meets the end of one, and two of them would be compared in one call.
-const LONG: u64 = 8 << 20;
+pub(crate) const LONG: u64 = 8 << 20;
 
 /// The most that one call compares: longer ones only hold the locks longer. Each unit gets a place of its own, near the
 /// last or not.
-pub(super) const UNIT: Bytes = Bytes::mib(2);
+pub(crate) const UNIT: Bytes = Bytes::mib(2);
+
+/// A part of an extent that a file refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The first byte in the file.
+    pub(crate) offset: u64,
+    /// Bytes of the file.
+    pub(crate) len: u64,
+    /// The address of the extent: the same for all parts of it.
+    pub(crate) extent: u64,
+    /// Where in the extent the part begins.
+    pub(crate) into: u64,
+    pub(crate) state: PartState,
+}
+
+/// The state of the data of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartState {
+    /// It lies there as it is.
+    Written,
+    /// Compressed.
+    Encoded,
+    /// Allocated, and not written.
+    Unwritten,
+}
 
 /// A file that refers to extents of a window.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FileParts {
+pub(crate) struct FileParts {
     /// Its parts, ordered. Of the target, those that begin in the window.
-    pub(super) parts: Vec<ExtentPart>,
+    pub(crate) parts: Vec<Part>,
     /// Its layout, with a bit on either side.
-    pub(super) layout: Layout,
-    pub(super) size: Bytes,
+    pub(crate) layout: Layout,
+    pub(crate) size: Bytes,
 }
 
 /// Bytes of a file that get their blocks from the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     /// Where the bytes are in the copy, and so in the target.
-    pub(super) copy: FileOffset,
+    pub(crate) copy: FileOffset,
     /// Where they are in the file.
-    pub(super) file: FileOffset,
-    pub(super) len: Bytes,
+    pub(crate) file: FileOffset,
+    pub(crate) len: Bytes,
 }
 
 impl Segment {
     /// The segment of the target itself.
-    pub(super) fn of_target(range: FileRange) -> Self {
+    pub(crate) fn of_target(range: FileRange) -> Self {
         Self {
             copy: range.start,
             file: range.start,
@@ -52,7 +76,7 @@ impl Segment {
     }
 
     /// Its range in the file.
-    pub(super) fn range(&self) -> FileRange {
+    pub(crate) fn range(&self) -> FileRange {
         FileRange {
             start: self.file,
             len: self.len,
@@ -60,7 +84,7 @@ impl Segment {
     }
 
     /// The part of it whose copy is inside of `range`.
-    pub(super) fn clip(&self, range: FileRange) -> Option<Self> {
+    pub(crate) fn clip(&self, range: FileRange) -> Option<Self> {
         let whole = FileRange {
             start: self.copy,
             len: self.len,
@@ -74,7 +98,7 @@ impl Segment {
     }
 
     /// The part of it that lies in `range` of the file.
-    pub(super) fn clip_in_file(&self, range: FileRange) -> Option<Self> {
+    pub(crate) fn clip_in_file(&self, range: FileRange) -> Option<Self> {
         let part = self.range().intersect(range);
         (!part.is_empty()).then(|| Self {
             copy: self.copy + (part.start - self.file),
@@ -84,25 +108,25 @@ impl Segment {
     }
 
     /// The length to compare: a file ends with a part of a block.
-    pub(super) fn compared(&self, size: Bytes) -> Bytes {
+    pub(crate) fn compared(&self, size: Bytes) -> Bytes {
         Bytes(size.get().saturating_sub(self.file.get())).min(self.len)
     }
 }
 
 /// The parts of a window that move.
 #[derive(Debug, Default)]
-pub(super) struct Selected {
+pub(crate) struct Selected {
     /// Runs of the target without holes, ordered.
-    pub(super) runs: Vec<FileRange>,
+    pub(crate) runs: Vec<FileRange>,
     /// For each holder its segments of these runs, by their place in the copy.
-    pub(super) segments: Vec<Vec<Segment>>,
+    pub(crate) segments: Vec<Vec<Segment>>,
     /// The other parts of the target, in order, and why they stay.
-    pub(super) staying: Vec<(FileRange, SkipReason)>,
+    pub(crate) staying: Vec<(FileRange, SkipReason)>,
 }
 
 /// Select the runs of `asked` (ordered, disjoint) that can move and have fewer fragments afterwards, in no file more.
 /// `staying` are extents that must stay, with the reason. Without `unshared`, only runs that somebody shares.
-pub(super) fn select(
+pub(crate) fn select(
     asked: &[FileRange],
     target: &FileParts,
     holders: &[FileParts],
@@ -149,7 +173,7 @@ pub(super) fn select(
 }
 
 /// The parts of `segments` whose copies are in `range`.
-pub(super) fn clipped(
+pub(crate) fn clipped(
     segments: &[Segment],
     range: FileRange,
 ) -> impl Iterator<Item = Segment> + '_ {
@@ -159,7 +183,7 @@ pub(super) fn clipped(
 }
 
 /// Join segments that continue each other in the copy and in the file.
-pub(super) fn join(mut segments: Vec<Segment>) -> Vec<Segment> {
+pub(crate) fn join(mut segments: Vec<Segment>) -> Vec<Segment> {
     segments.sort_by_key(|segment| (segment.copy, segment.file));
     segments.dedup_by(|next, last| {
         let continues = last.copy + last.len == next.copy && last.file + last.len == next.file;
@@ -217,7 +241,7 @@ fn whole_extents(
 }
 
 /// Why a part of the target stays.
-fn stays(part: &ExtentPart, asked: &[FileRange]) -> Option<SkipReason> {
+fn stays(part: &Part, asked: &[FileRange]) -> Option<SkipReason> {
     let range = FileRange::new(part.offset, part.len);
     let index = asked.partition_point(|asked| asked.end() <= range.start);
     let is_inside = (asked.get(index))
@@ -233,7 +257,7 @@ fn stays(part: &ExtentPart, asked: &[FileRange]) -> Option<SkipReason> {
 }
 
 /// Whether a holder's part is in the target as a whole, and can be compared with it.
-fn is_covered(part: &ExtentPart, places: &Places, size: Bytes, target_size: Bytes) -> bool {
+fn is_covered(part: &Part, places: &Places, size: Bytes, target_size: Bytes) -> bool {
     let mut next = part.into;
     let end = part.into + part.len;
     for segment in overlaps(part, places) {
@@ -254,7 +278,7 @@ fn is_covered(part: &ExtentPart, places: &Places, size: Bytes, target_size: Byte
 }
 
 /// The segments of a holder's part, in order.
-fn overlaps<'a>(part: &'a ExtentPart, places: &'a Places) -> impl Iterator<Item = Segment> + 'a {
+fn overlaps<'a>(part: &'a Part, places: &'a Places) -> impl Iterator<Item = Segment> + 'a {
     let end = part.into + part.len;
     places.iter().filter_map(move |(into, offset, len)| {
         let (first, last) = (part.into.max(*into), end.min(into + len));
@@ -311,10 +335,10 @@ fn runs(
 }
 
 /// The parts of the target that begin in `range`.
-fn parts_in(target: &FileParts, range: FileRange) -> impl Iterator<Item = &ExtentPart> {
+fn parts_in(target: &FileParts, range: FileRange) -> impl Iterator<Item = &Part> {
     let parts = &target.parts;
     let first = parts.partition_point(|part| part.offset < range.start.get());
-    let inside = move |part: &&ExtentPart| part.offset < range.end().get();
+    let inside = move |part: &&Part| part.offset < range.end().get();
     parts[first..].iter().take_while(inside)
 }
 
@@ -348,7 +372,7 @@ fn judge(
 }
 
 /// By how many fragments a file has more once `segments` of it lie where `copy` says.
-pub(super) fn change(layout: &Layout, segments: &[Segment], copy: &Layout) -> i64 {
+pub(crate) fn change(layout: &Layout, segments: &[Segment], copy: &Layout) -> i64 {
     let first = segments.iter().map(|segment| segment.file).min();
     let end = segments.iter().map(|segment| segment.range().end()).max();
     let (Some(first), Some(end)) = (first, end) else {
@@ -364,7 +388,7 @@ pub(super) fn change(layout: &Layout, segments: &[Segment], copy: &Layout) -> i6
 }
 
 /// The layout of `within` once `segments` lie where `copy` says.
-pub(super) fn placed(
+pub(crate) fn placed(
     layout: &Layout,
     segments: &[Segment],
     copy: &Layout,

@@ -3,8 +3,8 @@ use super::*;
 const BLOCK: u64 = 4096;
 
 /// Parts of blocks: place in the file, length, extent, place in the extent.
-fn parts(parts: &[(u64, u64, u64, u64)]) -> Vec<ExtentPart> {
-    let part = |&(offset, len, extent, into): &(u64, u64, u64, u64)| ExtentPart {
+fn parts(parts: &[(u64, u64, u64, u64)]) -> Vec<Part> {
+    let part = |&(offset, len, extent, into): &(u64, u64, u64, u64)| Part {
         offset: offset * BLOCK,
         len: len * BLOCK,
         extent: extent * BLOCK,

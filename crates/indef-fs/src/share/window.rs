@@ -12,22 +12,20 @@ use indef_core::{
     layout::{Extent, ExtentFlags, Layout},
 };
 use linux_abi::{
-    btrfs::ExtentPart,
     cache::{start_writeback, wait_writeback},
     fiemap::Mapper,
-    share::{Compared, dedupe_range},
+    share::{Compared, clone_range, dedupe_range},
 };
 use rustix::{
-    fs::{FallocateFlags, fallocate},
+    fs::{FallocateFlags, Mode, fallocate, fchmod, fsync},
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
-    apart::sharing,
     claims::Claim,
-    holders::{Finder, Holder, HolderId},
-    select::{FileParts, Segment, UNIT, change, clipped, placed},
+    holder::{Holder, HolderId},
+    select::{FileParts, Part, Segment, UNIT, change, clipped, placed},
 };
 use crate::{
     Beyond, CacheRecord, Moved, RangeCopier, Refusal, Target, cache::read_ahead, cut::cut, map,
@@ -36,27 +34,60 @@ use crate::{
 /// Bytes that all holders together compare in a step, if a unit is not the least one.
 const STEP: Bytes = Bytes::mib(64);
 /// Shorter ones are only made where a step has to be shorter.
-pub(super) const LEAST_UNIT: Bytes = Bytes::kib(256);
+pub(crate) const LEAST_UNIT: Bytes = Bytes::kib(256);
 /// How often a file is compared again that was written meanwhile.
 const TRIES: u32 = 4;
 
+/// What a file system tells of the files that hold extents.
+pub(crate) trait HolderFinder {
+    /// Held while a file gets other blocks.
+    type Apart;
+
+    /// Whatever must not go on while a file gets other blocks waits for that.
+    fn apart() -> Self::Apart;
+
+    /// The extents, or blocks, of a range of the copy, as they are claimed.
+    fn extents_of_copy(
+        &mut self,
+        target: &Target,
+        copy: &File,
+        range: FileRange,
+    ) -> Result<BTreeSet<u64>, Refusal>;
+
+    /// Why extents stay: anybody else refers to them, at another place than is `known`. The parts are of the target,
+    /// as they were found.
+    fn strangers(
+        &mut self,
+        target: &Target,
+        parts: &[Part],
+        known: &dyn Fn(HolderId, u64) -> bool,
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Option<SkipReason>;
+}
+
 /// Everything that a window needs beside its own.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub(super) target: &'a Target,
+pub(crate) struct Place<'a> {
+    pub(crate) target: &'a Target,
     /// The copy: a file without a name, in which all data is where it is in the target.
-    pub(super) copy: &'a File,
+    pub(crate) copy: &'a File,
+    /// The same, opened as it is to be when it gives its blocks to others.
+    pub(crate) giver: &'a File,
+    /// Another such file, which gets the old blocks, too, where somebody has to keep them until all files have moved
+    /// for good.
+    pub(crate) old: Option<&'a File>,
     /// The run and its limits.
-    pub(super) run: &'a dyn RangeCopier,
+    pub(crate) run: &'a dyn RangeCopier,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     /// The target, and its parts of extents.
     own: HolderId,
-    parts: Vec<ExtentPart>,
+    parts: Vec<Part>,
     runs: Vec<FileRange>,
+    most_extents: usize,
     /// The units that are left, once they are copied.
     units: VecDeque<FileRange>,
     /// Ordered.
@@ -73,10 +104,10 @@ pub(super) struct Window {
 
 /// The outcome of a unit.
 #[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) moved: Moved,
+pub(crate) struct Done {
+    pub(crate) moved: Moved,
     /// Why it stays where it was.
-    pub(super) reason: Option<SkipReason>,
+    pub(crate) reason: Option<SkipReason>,
 }
 
 /// How a file took blocks of the copy.
@@ -88,7 +119,7 @@ enum Taken {
 }
 
 impl Window {
-    pub(super) fn new(
+    pub(crate) fn new(
         own: HolderId,
         runs: Vec<FileRange>,
         target: FileParts,
@@ -104,6 +135,7 @@ impl Window {
             own,
             parts: target.parts,
             runs,
+            most_extents: usize::MAX,
             units: VecDeque::new(),
             holders,
             segments,
@@ -114,12 +146,12 @@ impl Window {
         }
     }
 
-    pub(super) fn len(&self) -> Bytes {
+    pub(crate) fn len(&self) -> Bytes {
         self.runs.iter().map(|run| run.len).sum()
     }
 
     /// The holders, each with the items that it has of the window once it moved in units of `limit`.
-    pub(super) fn items(&self, limit: Bytes) -> impl Iterator<Item = (HolderId, u64)> + '_ {
+    pub(crate) fn items(&self, limit: Bytes) -> impl Iterator<Item = (HolderId, u64)> + '_ {
         let parts = equally_shared(&self.units_of(limit), &self.segments);
         let holders = self.holders.iter().zip(&self.segments);
         let sharing = holders.filter(|(_, segments)| !segments.is_empty());
@@ -134,6 +166,12 @@ impl Window {
         })
     }
 
+    /// A unit has no more extents than this: where each of them takes time under the locks.
+    pub(crate) fn with_most_extents(mut self, most: usize) -> Self {
+        self.most_extents = most;
+        self
+    }
+
     /// The runs, cut into units of at most `limit` if that can be.
     fn units_of(&self, limit: Bytes) -> Vec<FileRange> {
         let each = Bytes(STEP.get() / (self.holders.len() as u64 + 1));
@@ -142,7 +180,7 @@ impl Window {
         for range in &self.runs {
             let mut rest = Some(*range);
             while let Some(range) = rest {
-                let (unit, next) = cut(&self.layout, range, limit, usize::MAX);
+                let (unit, next) = cut(&self.layout, range, limit, self.most_extents);
                 units.push(unit);
                 rest = next;
             }
@@ -150,20 +188,33 @@ impl Window {
         units
     }
 
-    pub(super) fn runs(&self) -> &[FileRange] {
+    pub(crate) fn runs(&self) -> &[FileRange] {
         &self.runs
     }
 
-    /// Average length of the fragments.
-    pub(super) fn average(&self) -> Bytes {
+    /// Other files that get something of it.
+    pub(crate) fn holders(&self) -> u64 {
+        let takers = { self.segments.iter() }.filter(|segments| !segments.is_empty());
+        takers.count() as u64
+    }
+
+    /// Fragments of the target in the runs.
+    pub(crate) fn fragments(&self) -> u64 {
         let fragments = self.runs.iter().map(|run| self.layout.fragments_in(*run));
-        Bytes(self.len().get() / fragments.sum::<u64>().max(1))
+        fragments.sum()
+    }
+
+    /// Average length of the fragments.
+    pub(crate) fn average(&self) -> Bytes {
+        Bytes(self.len().get() / self.fragments().max(1))
     }
 
     /// Copy the runs, and begin to write the copy back. Each unit, of at most `limit` bytes if that can be, gets
     /// extents of its own, so that none is left in part where we are stopped.
-    pub(super) fn copy(&mut self, place: Place<'_>, limit: Bytes) -> Result<Moved, Refusal> {
-        let Place { target, copy, run } = place;
+    pub(crate) fn copy(&mut self, place: Place<'_>, limit: Bytes) -> Result<Moved, Refusal> {
+        let Place {
+            target, copy, run, ..
+        } = place;
         self.units = self.units_of(limit).into();
         let records = self.runs.iter().map(|run| CacheRecord::of(target, *run));
         self.cached = records.collect();
@@ -184,10 +235,10 @@ impl Window {
     }
 
     /// Wait until the copy is on the device, and see where it lies. Returns whether some of it is out of date.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         place: Place<'_>,
-        finder: &mut Finder,
+        finder: &mut impl HolderFinder,
         mapper: &mut Mapper,
     ) -> Result<bool, Refusal> {
         let Place { target, copy, .. } = place;
@@ -217,10 +268,10 @@ impl Window {
     }
 
     /// Let the next unit, in the target and in all holders, have the blocks of the copy. `None` if there is none.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         place: Place<'_>,
-        finder: &mut Finder,
+        finder: &mut impl HolderFinder,
         mapper: &mut Mapper,
     ) -> Option<Done> {
         let unit = self.units.pop_front()?;
@@ -233,10 +284,10 @@ impl Window {
         &self,
         place: Place<'_>,
         unit: FileRange,
-        finder: &mut Finder,
+        finder: &mut impl HolderFinder,
     ) -> Option<SkipReason> {
-        let meets = |part: &&ExtentPart| FileRange::new(part.offset, part.len).overlaps(unit);
-        let extents = self.parts.iter().filter(meets).map(|part| part.extent);
+        let meets = |part: &&Part| FileRange::new(part.offset, part.len).overlaps(unit);
+        let parts: Vec<Part> = self.parts.iter().filter(meets).copied().collect();
         let known = |id: HolderId, offset: u64| {
             let at = FileRange::new(offset, 1);
             if id == self.own {
@@ -249,16 +300,14 @@ impl Window {
             })
         };
         let run = place.run;
-        finder.strangers(place.target, &extents.collect(), known, &|| {
-            run.is_stopping()
-        })
+        finder.strangers(place.target, &parts, &known, &|| run.is_stopping())
     }
 
-    fn unit(
+    fn unit<F: HolderFinder>(
         &mut self,
         place: Place<'_>,
         unit: FileRange,
-        finder: &mut Finder,
+        finder: &mut F,
         mapper: &mut Mapper,
     ) -> Done {
         let own = [Segment::of_target(unit)];
@@ -276,7 +325,8 @@ impl Window {
         } else if self.holders.iter().zip(&segments).any(is_harmed) {
             done.reason = Some(SkipReason::HoldersDiffer);
         } else {
-            done.reason = self.strangers(place, unit, finder);
+            done.reason = (self.keep_old(place, unit, mapper, &mut done.moved))
+                .or_else(|| self.strangers(place, unit, finder));
         }
         if done.reason.is_some() {
             return done;
@@ -311,7 +361,7 @@ impl Window {
                     size,
                     layout,
                 };
-                take(place, &file, &segments[index], mapper, &mut done.moved)
+                take::<F>(place, &file, &segments[index], mapper, &mut done.moved)
             });
             match taken {
                 Ok(Taken::All) if !segments[index].is_empty() => followed.push(index),
@@ -329,11 +379,11 @@ impl Window {
             layout: &self.layout,
         };
         if failed.is_none() {
-            failed = take(place, &target, &own, mapper, &mut done.moved).err();
+            failed = take::<F>(place, &target, &own, mapper, &mut done.moved).err();
         }
         if let Some(reason) = failed {
             for index in followed {
-                done.moved.unshared += self.go_back(place, index, &segments[index]);
+                done.moved.unshared += self.go_back::<F>(place, index, &segments[index]);
             }
             done.reason = Some(reason);
             return done;
@@ -347,6 +397,33 @@ impl Window {
             *layout = placed(layout, &segments[index], &self.copied, everything);
         }
         done
+    }
+
+    /// Where old blocks have to be kept: let that file share those of a unit. Why the unit stays, if these are not the
+    /// blocks that were found.
+    fn keep_old(
+        &self,
+        place: Place<'_>,
+        unit: FileRange,
+        mapper: &mut Mapper,
+        moved: &mut Moved,
+    ) -> Option<SkipReason> {
+        let (target, old) = (place.target, place.old?);
+        let inside = unit.intersect(FileRange::new(0, target.size.get()));
+        let begun = Instant::now();
+        let cloned = clone_range(&target.file, old, inside.start.get(), inside.len.get());
+        moved.note_lock(begun.elapsed().into(), unit.len);
+        match cloned {
+            Ok(()) => {}
+            // It ends before by now.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+                return Some(SkipReason::Changed);
+            }
+            Err(error) => return Some(reason(&error)),
+        }
+        let same = map(old, &target.path, unit, false, mapper)
+            .is_ok_and(|kept| places(&kept, unit) == places(&self.layout, unit));
+        (!same).then_some(SkipReason::Changed)
     }
 
     /// Leave out units of which the target has other blocks than were found, or data that is not written back: the copy
@@ -387,7 +464,12 @@ impl Window {
 
     /// Let a holder have the blocks of the target again. Returns the bytes that it cannot get, since one of the two
     /// was written.
-    fn go_back(&self, place: Place<'_>, index: usize, segments: &[Segment]) -> Bytes {
+    fn go_back<F: HolderFinder>(
+        &self,
+        place: Place<'_>,
+        index: usize,
+        segments: &[Segment],
+    ) -> Bytes {
         let Ok(Some(file)) = self.holders[index].open(place.target) else {
             return Bytes::ZERO;
         };
@@ -396,7 +478,7 @@ impl Window {
         for segment in segments {
             let len = segment.compared(size);
             let (from, to) = (segment.copy.get(), segment.file.get());
-            let _sharing = sharing();
+            let _apart = F::apart();
             match dedupe_range(&place.target.file, from, &file, to, len.get()) {
                 Ok(Compared::Shared) => {}
                 Ok(Compared::Different) | Err(_) => kept += len,
@@ -406,16 +488,32 @@ impl Window {
     }
 
     /// Leave the page cache as it was found, and let the copy go.
-    pub(super) fn close(&self, place: Place<'_>) {
+    pub(crate) fn close(&self, place: Place<'_>) {
         for cached in &self.cached {
             cached.restore(&place.target.file);
         }
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        for run in &self.runs {
-            // It goes with the file if not now.
-            let _ = fallocate(place.copy, punch, run.start.get(), run.len.get());
+        let let_go = |file: &File| {
+            for run in &self.runs {
+                // It goes with the file if not now.
+                let _ = fallocate(file, punch, run.start.get(), run.len.get());
+            }
+        };
+        let_go(place.copy);
+        if let Some(old) = place.old {
+            match flush(old) {
+                Ok(()) => let_go(old),
+                Err(error) => tracing::debug!(%error, "the old blocks are kept for a while"),
+            }
         }
     }
+}
+
+/// Wait until everything that changed in the file system's metadata before is durable. The file changes itself for
+/// that: its own last change is waited for, and with it all that were before.
+fn flush(file: &File) -> rustix::io::Result<()> {
+    fchmod(file, Mode::RUSR)?;
+    fsync(file)
 }
 
 /// The places of a range, joined where one goes on as the next.
@@ -493,7 +591,7 @@ struct Taker<'a> {
 
 /// Let a file have blocks of the copy. Parts that it has written meanwhile have blocks of their own by then, and keep
 /// them.
-fn take(
+fn take<F: HolderFinder>(
     place: Place<'_>,
     file: &Taker<'_>,
     segments: &[Segment],
@@ -506,11 +604,11 @@ fn take(
         for segment in left {
             let len = segment.compared(file.size);
             let (from, to) = (segment.copy.get(), segment.file.get());
-            let sharing = sharing();
+            let apart = F::apart();
             let begun = Instant::now();
-            let compared = dedupe_range(place.copy, from, file.file, to, len.get());
+            let compared = dedupe_range(place.giver, from, file.file, to, len.get());
             moved.note_lock(begun.elapsed().into(), len);
-            drop(sharing);
+            drop(apart);
             match compared {
                 Ok(Compared::Shared) => {}
                 Ok(Compared::Different) => again.push(segment),
@@ -569,7 +667,7 @@ fn reason(error: &io::Error) -> SkipReason {
 }
 
 /// The refusal that an errno means.
-pub(super) fn refuse(target: &Target, operation: &'static str, error: io::Error) -> Refusal {
+pub(crate) fn refuse(target: &Target, operation: &'static str, error: io::Error) -> Refusal {
     match Errno::from_io_error(&error) {
         Some(Errno::NOSPC) => SkipReason::NoSpace.into(),
         Some(Errno::DQUOT) => SkipReason::QuotaExceeded.into(),

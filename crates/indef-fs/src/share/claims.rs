@@ -3,14 +3,10 @@
 
 use std::{
     collections::HashSet,
-    fs::File,
-    io,
     sync::{LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
-use linux_abi::btrfs::fsid;
-
-/// A file system and the address of an extent.
+/// A file system and the address of an extent, or of a block.
 type Claimed = ([u8; 16], u64);
 
 static CLAIMED: LazyLock<Mutex<HashSet<Claimed>>> = LazyLock::new(Mutex::default);
@@ -21,22 +17,23 @@ fn claimed() -> MutexGuard<'static, HashSet<Claimed>> {
 
 /// The file system whose extents are claimed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claims([u8; 16]);
+pub(crate) struct Claims([u8; 16]);
 
 /// Claimed extents, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     of: Claims,
     extents: HashSet<u64>,
 }
 
 impl Claims {
-    pub(super) fn on(file: &File) -> io::Result<Self> {
-        fsid(file).map(Self)
+    /// Claims on the file system with this identity: its UUID, say.
+    pub(crate) fn on(file_system: [u8; 16]) -> Self {
+        Self(file_system)
     }
 
     /// Claim those of the extents that nobody else has claimed.
-    pub(super) fn take(self, extents: impl Iterator<Item = u64>) -> Claim {
+    pub(crate) fn take(self, extents: impl Iterator<Item = u64>) -> Claim {
         let extents: HashSet<u64> = extents.collect();
         let mut claimed = claimed();
         let ours = { extents.into_iter() }.filter(|extent| claimed.insert((self.0, *extent)));
@@ -49,12 +46,12 @@ impl Claims {
 
 impl Claim {
     /// Claim more extents, which nobody else knows yet.
-    pub(super) fn add(&mut self, extents: impl Iterator<Item = u64>) {
+    pub(crate) fn add(&mut self, extents: impl Iterator<Item = u64>) {
         let mut more = self.of.take(extents);
         self.extents.extend(more.extents.drain());
     }
 
-    pub(super) fn has(&self, extent: u64) -> bool {
+    pub(crate) fn has(&self, extent: u64) -> bool {
         self.extents.contains(&extent)
     }
 }
@@ -74,7 +71,7 @@ mod tests {
 
     #[test]
     fn an_extent_has_one_mover_until_it_is_done() {
-        let (one, other) = (Claims([1; 16]), Claims([2; 16]));
+        let (one, other) = (Claims::on([1; 16]), Claims::on([2; 16]));
         let mut first = one.take([10].into_iter());
         first.add([20].into_iter());
         let second = one.take([20, 30].into_iter());

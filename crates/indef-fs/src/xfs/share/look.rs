@@ -1,0 +1,121 @@
+//! Looks at a file, a window of its ranges after the other: who holds their blocks, and which of them can move together
+//! with all of these. Plans and relocations decide by the same look.
+
+use units::{Bytes, FileRange};
+
+use super::holders::{Finder, blocks};
+use crate::{
+    Refusal, Target,
+    share::{
+        asked::Asked,
+        claims::Claims,
+        holder::{Holder, HolderId},
+        relocation::Looked,
+        select::{FileParts, LONG, Part, Selected, select},
+        window::Window,
+    },
+};
+
+/// Extents of the target in a unit: each takes 30 to 80 microseconds under the locks of a file.
+const MOST_EXTENTS: usize = 256;
+
+/// A look at a file.
+pub(super) struct Look<'a> {
+    target: &'a Target,
+    /// Ranges that nobody shares move in the same way.
+    takes_unshared: bool,
+    claims: Claims,
+    pub(super) finder: Finder,
+    asked: Asked,
+}
+
+impl<'a> Look<'a> {
+    /// # Errors
+    ///
+    /// [`SkipReason::OutOfRange`](indef_core::SkipReason::OutOfRange) where the file has nothing of the ranges.
+    pub(super) fn at(
+        target: &'a Target,
+        ranges: impl Iterator<Item = FileRange>,
+        takes_unshared: bool,
+    ) -> Result<Self, Refusal> {
+        // It is mounted, so its device has this number as long as the target is open.
+        let mut file_system = *b"xfs\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        file_system[8..].copy_from_slice(&target.id.dev.to_ne_bytes());
+        Ok(Self {
+            target,
+            takes_unshared,
+            claims: Claims::on(file_system),
+            finder: Finder::default(),
+            asked: Asked::of(target, ranges)?,
+        })
+    }
+
+    /// Whether everything was looked at.
+    pub(super) fn is_done(&self) -> bool {
+        self.asked.is_done()
+    }
+
+    /// Look at nothing more.
+    pub(super) fn end(&mut self) {
+        self.asked.end();
+    }
+
+    /// Look at the next window. `None` if there is none.
+    pub(super) fn next(
+        &mut self,
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Result<Option<Looked>, Refusal> {
+        let (target, finder) = (self.target, &mut self.finder);
+        let taken = (self.asked).next(|range, most| finder.parts_of(target, range, most))?;
+        let Some(taken) = taken else {
+            return Ok(None);
+        };
+        let hull = taken.hull();
+        let asked = taken.ranges;
+        let can_move = |part: &&Part| part.len <= LONG;
+        let claim = (self.claims).take(
+            { taken.parts.iter() }
+                .filter(can_move)
+                .flat_map(|part| blocks(part, target.block_size)),
+        );
+        // Others may have moved them before they were claimed.
+        let mut now = Vec::new();
+        for range in &asked {
+            now.extend(finder.parts_of(target, *range, Bytes(u64::MAX))?);
+        }
+        let found = finder.find(target, &now, hull, &claim, is_stopping)?;
+        let layout = found.target.layout.clone();
+        let mut holders = found.holders;
+        let take = |holder: &mut Holder| std::mem::take(&mut holder.has);
+        let theirs: Vec<FileParts> = holders.iter_mut().map(take).collect();
+        let Selected {
+            runs,
+            segments,
+            staying,
+        } = select(
+            &asked,
+            &found.target,
+            &theirs,
+            found.staying,
+            self.takes_unshared,
+        );
+        for (holder, has) in holders.iter_mut().zip(theirs) {
+            holder.has = has;
+        }
+        let own = HolderId {
+            subvolume: 0,
+            inode: target.id.inode,
+        };
+        let window = (!runs.is_empty()).then(|| {
+            Window::new(own, runs.clone(), found.target, holders, segments, claim)
+                .with_most_extents(MOST_EXTENTS)
+        });
+        Ok(Some(Looked {
+            asked,
+            layout,
+            window,
+            runs,
+            staying,
+        }))
+    }
+}
