@@ -13,7 +13,7 @@ use std::{
 
 use indef_core::{
     SkipReason,
-    plan::{FilePlan, PlanOptions, SavedBy, Weight, keep_paying},
+    plan::{FilePlan, PlanOptions},
 };
 use indef_engine::{
     Cancel,
@@ -28,13 +28,13 @@ use rustix::fs::{Mode, OFlags, open};
 use units::{Bytes, FileRange};
 
 use super::{
+    decide::{Decided, decide, observed_days},
     decision::{Decision, Outlook},
     portion::{Portion, PortionEnd, PortionLimit, Traced},
     settings::Settings,
     world::{Halt, Place, Work},
 };
 use crate::{
-    decay::Decay,
     error::Error,
     geometry::file_system,
     learn::{Keep, Session, TraceUpdate},
@@ -44,9 +44,6 @@ use crate::{
     run::{Runner, Work as RunWork},
 };
 
-/// A shorter time of reads stands for this one: a few minutes do not tell what a day is like.
-const LEAST_OBSERVED: Duration = Duration::from_secs(3600);
-const DAY_S: f64 = 24.0 * 3600.0;
 /// So often a file may be stopped before anything of it has moved.
 const MOST_TRIES: u32 = 3;
 /// Each time it gets this many times the time.
@@ -125,28 +122,18 @@ impl Duties {
         };
         let store = Store::open(profile)?;
         let half_life = store.settings()?.half_life;
-        Ok(observed_days(
-            &store.sessions()?,
-            half_life,
-            SystemTime::now(),
-        ))
+        Ok(days_of(&store.sessions()?, half_life, SystemTime::now()))
     }
 }
 
-/// The time that sessions have traced, each worth as much as its counts by now.
-fn observed_days(sessions: &[StoredSession], half_life: Duration, now: SystemTime) -> f64 {
-    let decay = match half_life.is_zero() {
-        true => Decay::NONE,
-        false => Decay::half_life(half_life),
-    };
-    let of = |session: &StoredSession| {
+/// The days that these sessions stand for by now.
+fn days_of(sessions: &[StoredSession], half_life: Duration, now: SystemTime) -> f64 {
+    let traces = sessions.iter().map(|session| {
         let end = session.ended.unwrap_or(session.latest);
         let traced = end.duration_since(session.began).unwrap_or_default();
-        let left = decay.factor(now.duration_since(end).unwrap_or_default());
-        traced.as_secs_f64() * left
-    };
-    let seconds: f64 = sessions.iter().map(of).sum();
-    seconds.max(LEAST_OBSERVED.as_secs_f64()) / DAY_S
+        (traced, now.duration_since(end).unwrap_or_default())
+    });
+    observed_days(traces, half_life)
 }
 
 /// Turns a question that may be asked by one at a time into a flag that all workers see.
@@ -288,33 +275,11 @@ impl Work for Duties {
             return Ok(None);
         }
         let days = self.observed_days().map_err(|error| chain(&error))?;
-        let terms = self.settings.terms;
-        let by = saved_by(&planned);
-        let Planned {
+        let Decided {
+            outlook,
             options,
-            mut files,
-            skipped,
-            nothing_to_gain,
-            ..
-        } = planned;
-        if let Some(why) = nothing_to_gain {
-            return Ok(Some(Outlook {
-                decision: Decision::NoCost(why.to_string()),
-                skipped,
-                observed_days: days,
-            }));
-        }
-        let paying = keep_paying(&mut files, &terms, days, by);
-        let mut skipped = skipped;
-        files.retain(|file| {
-            let moves = file.migrating().next().is_some();
-            if !moves {
-                *skipped.entry(SkipReason::PaysTooLate).or_default() += 1;
-            }
-            moves
-        });
-        files.sort_by(|a, b| gain_per_byte(b).total_cmp(&gain_per_byte(a)));
-        let outlook = Outlook::of(files.len() as u64, paying, &terms, skipped, days);
+            files,
+        } = decide(planned, &self.settings.terms, days);
         let rest = Rest {
             options,
             files: files.into(),
@@ -512,20 +477,6 @@ fn needs(plan: &FilePlan, had: Bytes) -> Bytes {
     larger.unwrap_or(plan.cost())
 }
 
-fn gain_per_byte(file: &FilePlan) -> f64 {
-    file.gain() / file.cost().get().max(1) as f64
-}
-
-/// In which quantity the gain of a plan is. How much faster a busy device would be is not known.
-fn saved_by(planned: &Planned) -> SavedBy {
-    let is_busy = matches!(&planned.calibration, Some(Ok(found)) if found.is_busy());
-    match planned.options.weight {
-        Weight::Measured(_) if !is_busy => SavedBy::Time,
-        Weight::Probed(_) => SavedBy::Time,
-        Weight::Measured(_) | Weight::Paper | Weight::Device(_) => SavedBy::Requests,
-    }
-}
-
 /// An error with its causes, in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
@@ -563,12 +514,12 @@ mod tests {
             common_error: None,
         };
         let week = 7 * 24 * hour;
-        let days = |sessions: &[StoredSession]| observed_days(sessions, week, now);
+        let days = |sessions: &[StoredSession]| days_of(sessions, week, now);
         assert_eq!(days(&[]), 1.0 / 24.0);
         assert_eq!(days(&[session(Duration::ZERO, true)]), 0.25);
         let two = [session(Duration::ZERO, false), session(week, true)];
         assert_eq!(days(&two), 0.375);
-        assert_eq!(observed_days(&two, Duration::ZERO, now), 0.5);
+        assert_eq!(days_of(&two, Duration::ZERO, now), 0.5);
         // One that ends in the future, as the clock was set back, is worth its time.
         assert_eq!(days(&[session(Duration::ZERO, true)]), 0.25);
     }

@@ -88,7 +88,8 @@ struct Stored {
 /// What was written, and may be.
 #[derive(Debug)]
 pub struct Ledger {
-    path: PathBuf,
+    /// `None`: it is not kept.
+    path: Option<PathBuf>,
     stored: Stored,
     boot: String,
     /// Reserved for the portion that goes on.
@@ -119,11 +120,9 @@ impl Ledger {
             Found::Stored(stored) => (stored, false),
         };
         let mut ledger = Self {
-            path,
+            path: Some(path),
             stored,
-            boot: boot.to_owned(),
-            reserved: 0,
-            is_unkept: false,
+            ..Self::in_memory(boot)
         };
         ledger.pass(now);
         if is_damaged {
@@ -131,6 +130,18 @@ impl Ledger {
             ledger.enter(day.get());
         }
         Ok((ledger, is_damaged))
+    }
+
+    /// One that ends with the process, for a world that is not real.
+    #[must_use]
+    pub fn in_memory(boot: &str) -> Self {
+        Self {
+            path: None,
+            stored: Stored::default(),
+            boot: boot.to_owned(),
+            reserved: 0,
+            is_unkept: false,
+        }
     }
 
     /// Bytes that may be written now, or which budget is spent.
@@ -240,10 +251,12 @@ impl Ledger {
 
     fn write(&mut self) -> Result<(), LedgerError> {
         self.stored.schema = SCHEMA;
-        write(&self.path, &self.stored).map_err(|source| LedgerError {
-            path: self.path.clone(),
-            source,
-        })?;
+        if let Some(path) = &self.path {
+            write(path, &self.stored).map_err(|source| LedgerError {
+                path: path.clone(),
+                source,
+            })?;
+        }
         self.is_unkept = false;
         Ok(())
     }

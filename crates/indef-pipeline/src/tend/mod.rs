@@ -16,6 +16,7 @@
 //! - **Stop.** After a restart nothing is resumed: the profile and the [`Ledger`] are kept, and files are planned anew.
 //! - **Backoff.** A file system with nothing to do is looked at half as often each time, down to once a day.
 
+mod decide;
 mod decision;
 mod duties;
 mod event;
@@ -37,6 +38,7 @@ use indef_core::plan::SavedBy;
 use units::Bytes;
 
 use crate::consider::{CannotTell, Gate, Reading};
+pub use decide::{Decided, decide, observed_days};
 pub use decision::{Decision, Outlook};
 pub use duties::Duties;
 pub use event::{Event, Hold, Level};

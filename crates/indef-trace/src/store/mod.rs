@@ -53,4 +53,4 @@ pub use model::{
     DEFAULT_HALF_LIFE, DEFAULT_MAX_SIZE, Heat, SMALLEST, Session, SessionId, SessionInfo,
     StoreOptions,
 };
-pub use read::Settings;
+pub use read::{Settings, counted};

@@ -239,9 +239,11 @@ fn range(row: &Row<'_>, checked: usize) -> rusqlite::Result<(i64, FileRange, [f6
     Ok((file, range, counts))
 }
 
-/// Rounded counts; `None` if the range is forgotten. If less than one access is left, it counts as
+/// Rounded counts (reads, writes, requests, timed reads, their time in ns, requests ahead of them); `None` if the range
+/// is forgotten. If less than one access is left, it counts as
 /// one, and the observations grow with it, so that their means hold.
-fn counted(range: FileRange, counts: [f64; COUNTS]) -> Option<AccessRange> {
+#[must_use]
+pub fn counted(range: FileRange, counts: [f64; COUNTS]) -> Option<AccessRange> {
     let most = counts[0].max(counts[1]);
     if counts[0] + counts[1] < FORGOTTEN {
         return None;
