@@ -5,6 +5,7 @@
 //! in the end everything is synced.
 
 mod beside;
+mod living;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,7 +20,10 @@ use crate::{
     volume::Volume,
 };
 
-pub use self::beside::{Beside, Later, Part, migrate_beside};
+pub use self::{
+    beside::{Beside, Later, Part, migrate_beside},
+    living::Living,
+};
 
 /// Time after which a flow looks for a file again that no other one has.
 const WAIT: Nanos = Nanos(1_000_000);
@@ -52,10 +56,10 @@ pub fn age(
     writes: Writes,
 ) -> Result<Aged, Failure> {
     let host = Host::new(parameters, volume, FLOWS + 1);
-    let mut program = Ageing::new(parameters, host, ageing, writes);
+    let mut program = Ageing::new(parameters, host, ageing, writes, FLOWS);
     disk.run(&mut program, FLOWS + 1)?;
     let made: HashMap<usize, FileId> = program.ids.clone();
-    program.begin(flows_of(ageing));
+    program.begin(Actors::Flows(flows_of(ageing, FLOWS)));
     let flows = disk.run(&mut program, FLOWS + 1)?;
     program.begin(Actors::maker(VecDeque::new()));
     disk.run(&mut program, FLOWS + 1)?;
@@ -88,15 +92,24 @@ struct Ageing {
     /// The file that each entry of the fileset has, if it is there.
     ids: HashMap<usize, FileId>,
     actors: Actors,
+    /// The number of flows; the flusher is the thread after them.
+    flows: usize,
     /// Threads that have nothing more to do.
     over: usize,
     writes: Writes,
 }
 
-/// All flows, at their beginning.
-fn flows_of(ageing: filebench::Ageing) -> Actors {
+/// So many flows, at their beginning.
+fn flows_of(ageing: filebench::Ageing, flows: usize) -> Vec<Flow> {
     let flow = |number| Flow::new(ageing, number as u64);
-    Actors::Flows((0..FLOWS).map(flow).collect())
+    (0..flows).map(flow).collect()
+}
+
+/// Files in order of their names.
+fn in_order(ids: &HashMap<usize, FileId>) -> Vec<FileId> {
+    let mut names: Vec<(usize, FileId)> = ids.iter().map(|(name, id)| (*name, *id)).collect();
+    names.sort_unstable();
+    names.into_iter().map(|(_, id)| id).collect()
 }
 
 impl Actors {
@@ -110,7 +123,13 @@ impl Actors {
 
 impl Ageing {
     /// The maker of the first files.
-    fn new(parameters: &Parameters, host: Host, ageing: filebench::Ageing, writes: Writes) -> Self {
+    fn new(
+        parameters: &Parameters,
+        host: Host,
+        ageing: filebench::Ageing,
+        writes: Writes,
+        flows: usize,
+    ) -> Self {
         let mut fileset = Fileset::new(ageing);
         let first = filebench::preallocate(ageing, &mut fileset);
         Self {
@@ -118,6 +137,7 @@ impl Ageing {
             readahead: parameters.cache.readahead,
             ids: HashMap::new(),
             actors: Actors::maker(first.into()),
+            flows,
             over: 0,
             writes,
             fileset,
@@ -132,10 +152,7 @@ impl Ageing {
 
     /// The users' files, in order of their names.
     fn files(&self) -> Vec<FileId> {
-        let mut names: Vec<(usize, FileId)> =
-            self.ids.iter().map(|(name, id)| (*name, *id)).collect();
-        names.sort_unstable();
-        names.into_iter().map(|(_, id)| id).collect()
+        in_order(&self.ids)
     }
 
     /// Has the host do an operation; `None`: the thread goes on with that.
@@ -181,7 +198,7 @@ impl Ageing {
 
     /// Gives a thread its next operation; returns what it waits for where the host has nothing to do.
     fn give(&mut self, thread: usize, disk: &Disk) -> Result<Option<Next>, Failure> {
-        if thread == FLOWS {
+        if thread == self.flows {
             return Ok(self.host.flush_some(thread, disk));
         }
         let (op, writes) = match &mut self.actors {
@@ -220,7 +237,7 @@ impl Program for Ageing {
 
     fn is_over(&self) -> bool {
         // The flusher has no end of its own.
-        self.over == FLOWS && self.host.is_idle()
+        self.over == self.flows && self.host.is_idle()
     }
 }
 

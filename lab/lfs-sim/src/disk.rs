@@ -265,6 +265,13 @@ impl Disk {
         })
     }
 
+    /// Lets time pass in which no command comes: the device may tidy up.
+    pub fn idle(&mut self, time: Nanos) {
+        self.settle();
+        self.now += time.0;
+        self.device.advance(Nanos(self.now), &mut Vec::new());
+    }
+
     /// Lets the device end everything, and forgets the threads of an earlier run.
     fn settle(&mut self) {
         let ends = self

@@ -35,6 +35,7 @@ pub mod planning;
 pub mod readers;
 pub mod script;
 pub mod synthetic;
+pub mod trim;
 pub mod volume;
 
 pub use self::{

@@ -9,7 +9,7 @@ use indef_core::plan::FilePlan;
 use units::{Bytes, Nanos};
 use workloads::filebench::{self, FLOWS};
 
-use super::{Ageing, flows_of};
+use super::{Actors, Ageing, flows_of};
 use crate::{
     block::BLOCK,
     disk::{Disk, Failure, Next, Program},
@@ -80,7 +80,7 @@ pub fn migrate_beside(
     plan: impl FnMut(&Volume, &[FileId]) -> Vec<(FileId, FilePlan)>,
 ) -> Result<Beside, Failure> {
     let host = Host::new(parameters, volume, MOVER + 1);
-    let mut flows = Ageing::new(parameters, host, ageing, writes);
+    let mut flows = Ageing::new(parameters, host, ageing, writes, FLOWS);
     // They end with the migration.
     flows.fileset.go_on(u64::MAX);
     let mut program = Flowing {
@@ -94,7 +94,7 @@ pub fn migrate_beside(
         marks: Vec::new(),
     };
     disk.run(&mut program, MOVER + 1)?;
-    program.flows.begin(flows_of(ageing));
+    program.flows.begin(Actors::Flows(flows_of(ageing, FLOWS)));
     program.stage = Stage::Ageing;
     program.mark(disk);
     disk.run(&mut program, MOVER + 1)?;

@@ -273,3 +273,45 @@ fn a_migration_and_the_flows_slow_each_other_down() {
     assert_eq!(nothing.alone, moved.alone);
     assert_eq!(run(Bytes::mib(40)), moved);
 }
+
+/// Day after day, with a defragmenter in between.
+#[test]
+fn a_volume_lives_on() {
+    for is_log in [true, false] {
+        let mut disk = disk(is_log);
+        let blocks = shape().blocks();
+        let volume = match is_log {
+            true => Volume::from(LogVolume::new(shape(), LogMode::Lfs)),
+            false => Volume::from(InPlaceVolume::new(blocks, 32768, true)),
+        };
+        let of = filebench::Ageing {
+            rounds: 0.1,
+            ..ageing(Personality::Fileserver)
+        };
+        let mut living =
+            Living::begin(&parameters(), volume, &mut disk, of, Writes::Direct, 8).unwrap();
+        for _ in 0..3 {
+            let day = Bytes::mib(64);
+            let elapsed = living.go_on(&mut disk, day).unwrap();
+            let written = elapsed.stats.host_written_bytes;
+            // What is under way when the day ends is finished: a file of each flow at most.
+            assert!((40 << 20..200 << 20).contains(&written), "{written}");
+            let files = living.files();
+            assert!(files.iter().all(|file| living.volume().files().has(*file)));
+            let held: u64 = files
+                .iter()
+                .map(|file| living.volume().files().bytes(*file).0)
+                .sum();
+            assert!(held <= of.fill_bytes() + (8 << 20), "{held}");
+            if let Volume::InPlace(volume) = living.volume() {
+                assert_eq!(volume.preallocated_blocks(), 0);
+            }
+        }
+        let before = living.clone();
+        let nothing = living
+            .migrate(&mut disk, &[], crate::host::Carrier::Device)
+            .unwrap();
+        assert_eq!(nothing.0, Bytes::ZERO);
+        assert_eq!(before.files(), living.files());
+    }
+}

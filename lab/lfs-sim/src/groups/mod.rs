@@ -59,6 +59,19 @@ impl GroupSpace {
         self.bitmap.is_taken(block)
     }
 
+    /// The runs of blocks that nobody has, in order.
+    pub fn free_runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let (mut at, end) = (0, self.bitmap.len());
+        std::iter::from_fn(move || {
+            let free = self.bitmap.next_free(at, end)?;
+            at = self.bitmap.end_of_free(free, end);
+            Some(Run {
+                start: Block(free),
+                len: at - free,
+            })
+        })
+    }
+
     /// The first block of the group in which a new file begins to look.
     #[must_use]
     pub fn start_of_group(&self, group: u32) -> Block {

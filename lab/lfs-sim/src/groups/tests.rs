@@ -74,6 +74,10 @@ proptest! {
             }
             let free = taken.iter().filter(|taken| !**taken).count();
             prop_assert_eq!(space.free_blocks() as usize, free);
+            let in_runs: Vec<u32> = space.free_runs().flat_map(Run::blocks).map(|block| block.0).collect();
+            let free: Vec<u32> = (0..400).filter(|at| !taken[*at as usize]).collect();
+            prop_assert_eq!(in_runs, free);
+            prop_assert!(space.free_runs().collect::<Vec<_>>().windows(2).all(|two| two[0].end() < two[1].start));
             prop_assert!((0..400).all(|at| space.is_taken(Block(at)) == taken[at as usize]));
         }
     }

@@ -115,6 +115,16 @@ impl Volume {
         }
     }
 
+    /// The pieces that blocks of a file would lie in, were they given new places now: what an engine looks at before it
+    /// moves them. A log gives them one; where it goes on in another section, they are two after all.
+    #[must_use]
+    pub fn pieces_after(&self, file: FileId, index: u32, len: u32) -> u32 {
+        match self {
+            Self::Log(_) => 1,
+            Self::InPlace(volume) => volume.pieces_after(file, index, len),
+        }
+    }
+
     /// The layout of a file, as the planner takes it.
     #[must_use]
     pub fn layout(&self, file: FileId) -> Layout {

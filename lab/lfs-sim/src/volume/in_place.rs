@@ -161,6 +161,23 @@ impl InPlaceVolume {
         }
     }
 
+    /// The pieces that blocks of a file would lie in, were they given new places now.
+    pub(super) fn pieces_after(&self, file: FileId, index: u32, len: u32) -> u32 {
+        let mut space = self.space.clone();
+        let mut left = (index..index + len)
+            .filter(|index| self.files.block(file, *index).is_some())
+            .count() as u32;
+        let (mut goal, mut pieces) = (self.goal(file, index), 0);
+        while left > 0
+            && let Ok(run) = space.allocate(goal, left)
+        {
+            pieces += u32::from(pieces == 0 || run.start != goal);
+            (left, goal) = (left - run.len, run.end());
+        }
+        // What finds no place makes it no better.
+        pieces.saturating_add(left)
+    }
+
     pub(super) fn relocate(
         &mut self,
         file: FileId,

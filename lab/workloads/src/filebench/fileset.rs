@@ -23,7 +23,7 @@ struct Entry {
 }
 
 /// All files.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Fileset {
     entries: Vec<Entry>,
     /// Files that are there.
@@ -79,6 +79,11 @@ impl Fileset {
     /// The flows write so many bytes, in place of those that their ageing has.
     pub const fn go_on(&mut self, bytes: u64) {
         self.bytes_to_write = bytes;
+    }
+
+    /// The flows write so many bytes beyond those that they were to write, of which they may have written some already.
+    pub const fn go_on_for(&mut self, bytes: u64) {
+        self.bytes_to_write += bytes;
     }
 
     /// The bytes of all files.

@@ -54,7 +54,7 @@ enum Stage {
 const STEPS_MAX: usize = 16;
 
 /// A flow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Flow {
     personality: Personality,
     reads_percent: u32,
@@ -108,6 +108,10 @@ impl Flow {
                     return None;
                 }
                 let Some(id) = next else {
+                    // Few small files, which appends have made as long as all may be.
+                    if files.is_full(APPEND_BYTES) {
+                        return self.delete_any(files).or(Some(Op::Wait));
+                    }
                     // All files are there: this iteration creates none.
                     self.stage = Stage::AppendAny;
                     return None;

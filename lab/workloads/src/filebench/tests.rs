@@ -131,3 +131,28 @@ fn sizes_have_filebenchs_mean_and_spread() {
     // Of a gamma distribution with shape 1.5.
     assert!((variance.sqrt() / mean - (1.0_f64 / 1.5).sqrt()).abs() < 0.03);
 }
+
+/// A set so small that chance may make all of its files fit: appends do not go beyond the fill.
+#[test]
+fn a_small_fileset_does_not_outgrow_its_fill() {
+    for seed in 0..40 {
+        let ageing = Ageing {
+            personality: Personality::Fileserver,
+            files: 5,
+            mean_bytes: 1 << 20,
+            rounds: 4.0,
+            reads_percent: 0,
+            seed,
+        };
+        let mut files = Fileset::new(ageing);
+        let first = preallocate(ageing, &mut files);
+        assert!(!first.is_empty());
+        let mut flow = Flow::new(ageing, 0);
+        while flow.next(&mut files).is_some() {
+            assert!(
+                files.live_bytes() <= ageing.fill_bytes() + 2 * APPEND_BYTES,
+                "{seed}"
+            );
+        }
+    }
+}
