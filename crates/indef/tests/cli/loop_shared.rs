@@ -3,9 +3,10 @@
 use std::{
     fs::{self, File},
     io::Write,
-    os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -17,6 +18,7 @@ use indef_fs::{Mapper, map};
 use scratch_fs::{ScratchFs, reflink, require};
 use serde_json::Value;
 use units::{Bytes, FileRange};
+use workloads::Numbers;
 
 /// Bytes of the files below that they have alone (`btrfs filesystem du`).
 fn exclusive(path: &Path) -> u64 {
@@ -475,6 +477,68 @@ fn loop_what_files_of_xfs_share_moves_once_and_stays_shared() {
     }
     let again = indef().args(["run", "--json"]).arg(&dir).ran().json();
     assert_eq!(total(&again, "bytes_relocated"), 0, "{again}");
+    scratch.fsck().unwrap();
+}
+
+/// kill -9 while reflinks move, then the file that moves last is written at once, and the power is cut: XFS writes a block
+/// in place that only one file has, also if it is not durable yet that the other one has gone.
+#[test]
+fn loop_a_kill_and_a_power_cut_mix_no_files_of_xfs() {
+    let Some(mut scratch) = scratch("xfs") else {
+        return;
+    };
+    let (file, clone) = (scratch.path().join("file"), scratch.path().join("clone"));
+    let mut numbers = Numbers::new(7);
+    let mut early = 0;
+    for _ in 0..8 {
+        make(&file, Bytes::mib(4), Bytes::kib(4));
+        reflink(&file, &clone).unwrap();
+        scratch.sync().unwrap();
+        let before = fs::read(&file).unwrap();
+        // Aligned for direct writes.
+        let mut memory = vec![0_u8; before.len() + 4096];
+        let start = memory.as_ptr().align_offset(4096);
+        memory[start..][..before.len()].fill(0x5a);
+        let (looked_at, all) = (File::open(&clone).unwrap(), FileRange::new(0, u64::MAX));
+        let many = || {
+            // Nothing may be written back for it.
+            let now = map(&looked_at, &clone, all, false, &mut Mapper::default());
+            now.unwrap().fragments()
+        };
+        let at_first = many();
+        let mut child = indef().args(["run", "--quiet"]).arg(&file).spawn().unwrap();
+        // The first unit of the clone has moved, or is moving.
+        while many() == at_first && child.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_micros(numbers.below(60_000_u64)));
+        early += u64::from(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(looked_at);
+        // In which what a process had open is given back.
+        thread::sleep(Duration::from_millis(300));
+        let direct = File::options()
+            .write(true)
+            .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+            .open(&file)
+            .unwrap();
+        direct
+            .write_all_at(&memory[start..][..before.len()], 0)
+            .unwrap();
+        drop(direct);
+        let root = File::open(scratch.path()).unwrap();
+        linux_abi::shutdown::without_flush(&root).unwrap();
+        drop(root);
+        scratch.remount().unwrap();
+        let after = fs::read(&clone).unwrap();
+        let wrong = (0..after.len()).filter(|at| after[*at] != before[*at]);
+        assert_eq!(wrong.count(), 0, "bytes of the file, after {early} kills");
+        fs::remove_file(&file).unwrap();
+        fs::remove_file(&clone).unwrap();
+    }
+    eprintln!("{early} runs killed");
+    assert!(early > 0, "no run was hit");
     scratch.fsck().unwrap();
 }
 
