@@ -40,6 +40,11 @@ pub(super) fn write_file(path: &Path, text: &str) -> io::Result<()> {
     write().map_err(wrong)
 }
 
+/// The line for numbers that cannot be given out.
+pub(super) fn unwritten(error: &io::Error) -> String {
+    format!("the metrics are not written: {error}")
+}
+
 /// Serves the last text: a walk through a large file system can take longer than a scraper waits.
 #[derive(Debug)]
 pub(super) struct Listener {

@@ -29,7 +29,7 @@ use signal_hook::{
     low_level::pipe,
 };
 
-use super::{notify::Notify, telling::Teller};
+use super::{listen::unwritten, notify::Notify, telling::Teller};
 use crate::{
     output::Console,
     recorder::{Recorder, of_round},
@@ -223,8 +223,7 @@ impl<P: FnMut(&Status) -> io::Result<()>> World for ThisMachine<'_, P> {
             Ok(()) => self.is_unpublished_told = false,
             Err(error) if !self.is_unpublished_told => {
                 self.is_unpublished_told = true;
-                self.teller
-                    .fail(&format!("the metrics are not written: {error}"));
+                self.teller.fail(&unwritten(&error));
             }
             Err(_) => {}
         }

@@ -102,6 +102,10 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
         Ok(configured.settings)
     });
     let status = tender.status().clone();
+    // They are given out every few seconds only, and a single round may be over before that.
+    if let Err(error) = publish(&metrics, listener.as_ref(), &status) {
+        teller.fail(&listen::unwritten(&error));
+    }
     world.end();
     let work_left = ended.map_err(|why| anyhow!(why))?;
     if console.json {

@@ -241,6 +241,22 @@ fn a_service_that_is_stopped_has_not_failed() {
     assert!(ran.status == 0 && ran.err.contains(unwritable), "{ran:?}");
 }
 
+/// A single round is over before numbers are due again; who runs it by cron reads those of its end.
+#[test]
+fn a_single_round_leaves_the_numbers_of_its_end() {
+    let (state, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = state.path().join("indef.prom");
+    let ran = watch(state.path())
+        .args(["--once", "--without-profile", "--metrics-file"])
+        .args([file.as_path(), folder.path()])
+        // Nothing is read of how busy this machine is.
+        .env("INDEF_WATCH_ROOT", folder.path())
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let metrics = fs::read_to_string(file).unwrap();
+    assert!(metrics.contains("\nindef_scans_total 1\n"), "{metrics}");
+}
+
 /// A signal in the midst of a wait is noticed at once, not at its end.
 #[test]
 fn a_waiting_service_wakes_up_for_a_signal() {
