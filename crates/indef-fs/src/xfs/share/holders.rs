@@ -14,6 +14,7 @@ use indef_core::{SkipReason, layout::ExtentFlags};
 use linux_abi::{
     fiemap::Mapper,
     fsmap::{Reference, References},
+    fsxattr::{Attributes, Flags},
     handle::FileHandle,
     xfs::generation,
 };
@@ -237,6 +238,11 @@ impl Finder {
         let Some((file, status)) = open(target, handle)? else {
             return Ok(None);
         };
+        // `nodefrag` is an owner's wish, and how the files of another mover are told.
+        let fixed = Flags::REALTIME | Flags::NODEFRAG;
+        if !Attributes::get(&file).is_ok_and(|found| !found.flags().intersects(fixed)) {
+            return Err(SkipReason::HoldersUnreachable.into());
+        }
         parts.sort_unstable_by_key(|part| part.offset);
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
             return Ok(None);
