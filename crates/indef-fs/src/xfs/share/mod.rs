@@ -21,7 +21,7 @@
 //!    `xfs_reflink_allocate_cow`, fs/xfs/xfs_reflink.c). What an application makes durable then is in blocks of its own,
 //!    and its `fsync` forces the log up to there, in order: no recovery takes its file back to the old ones.
 //! 2. A move is durable when its call returns: the copy is open with `O_DSYNC`, so that the kernel forces the log under
-//!    the locks (`xfs_file_remap_range`, fs/xfs/xfs_file.c; since v5.8 and in stable kernels). A call that ends early,
+//!    the locks (`xfs_file_remap_range`, fs/xfs/xfs_file.c; since v5.10). A call that ends early,
 //!    for want of space say, does not. So before the old blocks are let go, the log is forced once more, up to a change
 //!    of the file that keeps them, which comes after all moves.
 //! 3. If this process is killed, its files go, in the midst of a call, too, which is then neither complete nor durable.
