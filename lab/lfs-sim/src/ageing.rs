@@ -1,4 +1,4 @@
-//! Ageing: filebench's flows on a host, a thread for each.
+//! Ageing: filebench's flows on a host, a thread for each; or those of another program ([`age_by`]).
 //!
 //! The flows of [`workloads::filebench`] say what is done, the host how long it takes, and so who comes next. The files
 //! that filebench makes beforehand are written by one thread through the page cache and synced; then the flows begin;
@@ -77,12 +77,51 @@ pub fn age(
     })
 }
 
+/// A program that says for each of its threads what it does next, and takes that for done; `None`: nothing more.
+pub type Others = Box<dyn FnMut(usize) -> Option<Op>>;
+
+/// Ages a volume by another program than filebench, of at most as many threads, through the page cache; then everything is
+/// synced.
+///
+/// # Errors
+///
+/// The volume is full, or the device refuses a command.
+pub fn age_by(
+    parameters: &Parameters,
+    volume: Volume,
+    disk: &mut Disk,
+    others: Others,
+) -> Result<Aged, Failure> {
+    let host = Host::new(parameters, volume, FLOWS + 1);
+    let mut program = Ageing {
+        host,
+        readahead: parameters.cache.readahead,
+        ids: HashMap::new(),
+        actors: Actors::Others(others),
+        over: 0,
+        writes: Writes::Cached,
+        fileset: Fileset::default(),
+    };
+    let flows = disk.run(&mut program, FLOWS + 1)?;
+    program.begin(Actors::maker(VecDeque::new()));
+    disk.run(&mut program, FLOWS + 1)?;
+    Ok(Aged {
+        first_bytes: Bytes::ZERO,
+        files: program.files(),
+        counters: program.host.counters(),
+        volume: program.host.into_volume(),
+        flows,
+    })
+}
+
 /// Who has the threads before the last, which is the flusher.
 enum Actors {
     /// One thread carries out these operations, and syncs everything.
     Maker { ops: VecDeque<Op>, is_synced: bool },
     /// Each flow has one.
     Flows(Vec<Flow>),
+    /// Another program.
+    Others(Others),
 }
 
 struct Ageing {
@@ -203,6 +242,7 @@ impl Ageing {
         }
         let (op, writes) = match &mut self.actors {
             Actors::Flows(flows) => (flows[thread].next(&mut self.fileset), self.writes),
+            Actors::Others(others) => (others(thread), self.writes),
             Actors::Maker { .. } if thread > 0 => (None, Writes::Cached),
             Actors::Maker { ops, is_synced } => match ops.pop_front() {
                 None if !*is_synced => {

@@ -1,12 +1,13 @@
 //! A program that reads and writes where its data lies, alone or beside a migration: how far each slows the other down.
 //!
 //! Its threads share a list of calls, and begin it again when they are through. Each call is past the cache and waits
-//! for all of its requests ([`crate::calls`]); it goes to where the data lies when it begins. The thread of the
-//! migration has a processor of its own: the hosts of the papers have more of them than threads.
+//! for all of its requests ([`crate::calls`]); it goes to where the data lies when it begins. The threads of the
+//! migration have processors of their own: the hosts of the papers have more of them than threads.
 
 use std::ops::Range;
 
 use indef_core::plan::FilePlan;
+use units::Nanos;
 
 use crate::{
     calls::{Caller, Direction, Kernel},
@@ -73,6 +74,44 @@ pub fn serve(
     program.run(disk)
 }
 
+/// When a migration and a program beside it were through, from their common beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// The migration.
+    pub migration: Nanos,
+    /// The program.
+    pub program: Nanos,
+}
+
+/// Carries out plans by so many defraggers, while a program makes so many calls: both begin at once, and whoever is
+/// through first leaves the device to the other.
+///
+/// # Errors
+///
+/// As [`migrate_beside`].
+pub fn race(
+    parameters: &Parameters,
+    volume: Volume,
+    disk: &mut Disk,
+    plans: &[(FileId, FilePlan)],
+    (carrier, defraggers): (Carrier, usize),
+    load: Load<'_>,
+    calls: u64,
+) -> Result<Ends, Failure> {
+    let migration = Migration::new(parameters, volume, plans, carrier, defraggers);
+    let files = Files::Moving(Box::new(migration));
+    let mut program = Serving::new(parameters, files, load, calls);
+    program.movers = defraggers.max(1);
+    program.is_finite = true;
+    program.run(disk)?;
+    let begun = program.begun_at.unwrap_or_default().0;
+    let since = |end: Option<Nanos>| end.map_or(Nanos(0), |end| Nanos(end.0 - begun));
+    Ok(Ends {
+        migration: since(program.moved_at),
+        program: since(program.ended_at),
+    })
+}
+
 /// Carries out plans as [`crate::migration::migrate`] does, while a program makes its calls.
 ///
 /// # Errors
@@ -86,7 +125,7 @@ pub fn migrate_beside(
     carrier: Carrier,
     load: Load<'_>,
 ) -> Result<(Migrated, Served), Failure> {
-    let migration = Migration::new(parameters, volume, plans, carrier);
+    let migration = Migration::new(parameters, volume, plans, carrier, 1);
     let mut program = Serving::new(parameters, Files::Moving(Box::new(migration)), load, 0);
     let served = program.run(disk)?;
     let Files::Moving(migration) = program.files else {
@@ -110,7 +149,7 @@ impl Files<'_> {
     }
 }
 
-/// Thread 0 is the migration's; the others are the program's.
+/// The first threads are the migration's; the others are the program's.
 struct Serving<'a> {
     files: Files<'a>,
     kernel: Kernel<'a>,
@@ -124,6 +163,16 @@ struct Serving<'a> {
     ended: u64,
     /// Of these at which it is over, if nothing moves any more.
     least: u64,
+    /// Threads of the migration.
+    movers: usize,
+    /// Whether no more calls begin than `least`.
+    is_finite: bool,
+    /// The first step.
+    begun_at: Option<Nanos>,
+    /// The end of the migration.
+    moved_at: Option<Nanos>,
+    /// The end of the last of `least` calls.
+    ended_at: Option<Nanos>,
 }
 
 impl<'a> Serving<'a> {
@@ -138,11 +187,16 @@ impl<'a> Serving<'a> {
             begun: 0,
             ended: 0,
             least,
+            movers: 1,
+            is_finite: false,
+            begun_at: None,
+            moved_at: None,
+            ended_at: None,
         }
     }
 
     fn run(&mut self, disk: &mut Disk) -> Result<Served, Failure> {
-        let threads = self.callers.len() + 1;
+        let threads = self.callers.len() + self.movers;
         let elapsed = disk.run(self, threads)?;
         Ok(Served {
             calls: self.ended,
@@ -153,11 +207,16 @@ impl<'a> Serving<'a> {
 
 impl Program for Serving<'_> {
     fn step(&mut self, thread: usize, disk: &mut Disk) -> Result<Next, Failure> {
-        let Some(number) = thread.checked_sub(1) else {
-            return match &mut self.files {
-                Files::At(_) => Ok(Next::Parked),
-                Files::Moving(migration) => migration.step(thread, disk),
+        self.begun_at.get_or_insert(disk.now());
+        let Some(number) = thread.checked_sub(self.movers) else {
+            let Files::Moving(migration) = &mut self.files else {
+                return Ok(Next::Parked);
             };
+            let next = migration.step(thread, disk)?;
+            if migration.is_over() {
+                self.moved_at.get_or_insert(disk.now());
+            }
+            return Ok(next);
         };
         let caller = &mut self.callers[number];
         if let Some(next) = caller.step(&mut self.kernel, disk)? {
@@ -166,9 +225,16 @@ impl Program for Serving<'_> {
         if self.load.calls.is_empty() {
             return Ok(Next::Parked);
         }
+        self.ended += u64::from(std::mem::take(&mut self.has_begun[number]));
+        if self.ended >= self.least {
+            self.ended_at.get_or_insert(disk.now());
+        }
+        if self.is_finite && self.begun as u64 >= self.least {
+            return Ok(Next::Parked);
+        }
         let call = &self.load.calls[self.begun % self.load.calls.len()];
         self.begun += 1;
-        self.ended += u64::from(std::mem::replace(&mut self.has_begun[number], true));
+        self.has_begun[number] = true;
         let files = self.files.volume().files();
         let layout = files.layout_of(call.file, call.blocks.clone());
         Ok(caller.begin(&layout, call.direction, &mut self.kernel, disk))
@@ -270,5 +336,41 @@ mod tests {
         moved.relocate(pieces, 0, 32, &mut Vec::new()).unwrap();
         let whole = serve(&parameters, &moved, &mut disk, load, 10).unwrap();
         assert_eq!(whole.elapsed.commands, 10);
+    }
+
+    #[test]
+    fn of_a_migration_and_a_program_the_first_leaves_the_device_to_the_other() {
+        let (disk, volume, [pieces, own]) = ground();
+        let parameters = Parameters::default();
+        let calls: Vec<Call> = (0..64)
+            .map(|number| Call {
+                file: own,
+                blocks: number..number + 1,
+                direction: Direction::Read,
+            })
+            .collect();
+        let load = Load {
+            calls: &calls,
+            threads: 2,
+            plug: 1,
+        };
+        let options = PlanOptions {
+            policy: Policy::Whole,
+            ..PlanOptions::default()
+        };
+        let layout = volume.layout(pieces);
+        let plans = planning::plan(&options, [(&layout, [].as_slice())]);
+        let plans: Vec<_> = [pieces].into_iter().zip(plans).collect();
+        let by = (Carrier::Host(Access::Direct { call: BLOCK }), 3);
+        let ends = |plans: &[_], calls| {
+            let (volume, mut disk) = (volume.clone(), disk.clone());
+            race(&parameters, volume, &mut disk, plans, by, load, calls).unwrap()
+        };
+        let (short, long) = (ends(&plans, 10), ends(&plans, 10_000));
+        assert!(short.program < short.migration, "{short:?}");
+        assert!(long.program > long.migration, "{long:?}");
+        assert!(long.migration > short.migration, "{short:?} {long:?}");
+        let alone = ends(&[], 10_000).program;
+        assert!(alone < long.program, "{alone:?} {long:?}");
     }
 }

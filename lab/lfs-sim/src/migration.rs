@@ -7,6 +7,8 @@
 //! - *host*: a file's runs are read into memory, all of them, and then written, as `defrag.f2fs` does (InDeF §II-B).
 //!
 //! Where the volume is short of room, cleaning is part of the time of either.
+//!
+//! Several defraggers share the list of files: each takes the next one when it is through with its own.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -47,8 +49,24 @@ pub fn migrate(
     plans: &[(FileId, FilePlan)],
     carrier: Carrier,
 ) -> Result<Migrated, Failure> {
-    let mut program = Migration::new(parameters, volume, plans, carrier);
-    let elapsed = disk.run(&mut program, 1)?;
+    migrate_by(parameters, volume, disk, plans, carrier, 1)
+}
+
+/// The same by so many defraggers at once, at least one.
+///
+/// # Errors
+///
+/// As [`migrate`].
+pub fn migrate_by(
+    parameters: &Parameters,
+    volume: Volume,
+    disk: &mut Disk,
+    plans: &[(FileId, FilePlan)],
+    carrier: Carrier,
+    defraggers: usize,
+) -> Result<Migrated, Failure> {
+    let mut program = Migration::new(parameters, volume, plans, carrier, defraggers);
+    let elapsed = disk.run(&mut program, defraggers.max(1))?;
     Ok(program.ended(elapsed))
 }
 
@@ -68,12 +86,14 @@ enum Stage {
     Over,
 }
 
-/// The thread that carries plans out: number 0 of its host.
+/// The threads that carry plans out: the first ones of their host.
 pub(crate) struct Migration<'a> {
     host: Host,
     plans: std::slice::Iter<'a, (FileId, FilePlan)>,
     carrier: Carrier,
     stage: Stage,
+    /// Threads that have not found the list empty yet.
+    busy: usize,
 }
 
 impl<'a> Migration<'a> {
@@ -82,12 +102,15 @@ impl<'a> Migration<'a> {
         volume: Volume,
         plans: &'a [(FileId, FilePlan)],
         carrier: Carrier,
+        defraggers: usize,
     ) -> Self {
+        let busy = defraggers.max(1);
         Self {
-            host: Host::new(parameters, volume, 1),
+            host: Host::new(parameters, volume, busy),
             plans: plans.iter(),
             carrier,
             stage: Stage::Files,
+            busy,
         }
     }
 
@@ -117,12 +140,18 @@ impl Program for Migration<'_> {
             match self.stage {
                 Stage::Files => match self.plans.next() {
                     None => {
+                        self.busy -= 1;
+                        if self.busy > 0 {
+                            return Ok(Next::Parked);
+                        }
+                        // The last one syncs for all.
                         self.host.sync_all(thread);
                         self.stage = Stage::Checkpoint;
                     }
                     Some((file, plan)) => {
                         let length = self.host.volume().files().blocks(*file);
                         let runs = runs_of(plan, length);
+                        self.host.look_at(thread);
                         self.host.relocate(thread, *file, runs, self.carrier);
                     }
                 },

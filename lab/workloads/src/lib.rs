@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ffsb;
 pub mod filebench;
 pub mod zipf;
 

@@ -315,3 +315,26 @@ fn a_volume_lives_on() {
         assert_eq!(before.files(), living.files());
     }
 }
+
+#[test]
+fn files_that_are_made_side_by_side_lie_in_pieces_if_they_do_not_wait_in_memory() {
+    use workloads::filebench::Oltp;
+
+    let fragments = |background: Bytes| {
+        let mut parameters = parameters();
+        parameters.cache.dirty_background = background;
+        parameters.cache.dirty_limit = background * 2;
+        let volume = Volume::from(InPlaceVolume::new(shape().blocks(), 32_768, true));
+        let mut oltp = Oltp::new(4, 32 << 20);
+        let others = Box::new(move |thread| oltp.next(thread));
+        let aged = age_by(&parameters, volume, &mut disk(false), others).unwrap();
+        let layouts = layouts(&aged);
+        assert_eq!(layouts.len(), 4);
+        for layout in &layouts {
+            assert_eq!(layout.allocated(), Bytes::mib(32));
+        }
+        layouts.iter().map(|it| it.fragments()).sum::<u64>()
+    };
+    assert!(fragments(Bytes::mib(8)) > 4);
+    assert_eq!(fragments(Bytes::mib(256)), 4);
+}

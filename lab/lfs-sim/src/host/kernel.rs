@@ -141,6 +141,13 @@ impl Host {
         self.threads.iter().all(idle)
     }
 
+    /// Looks at a file that a defragmenter has before it.
+    pub fn look_at(&mut self, thread: usize) {
+        if self.parameters.host.file.0 > 0 {
+            self.add(thread, Work::Compute(self.parameters.host.file));
+        }
+    }
+
     /// Makes an empty file.
     pub fn create(&mut self, thread: usize) -> FileId {
         self.add(thread, Work::Compute(self.parameters.host.call));

@@ -113,3 +113,33 @@ fn a_truncated_plan_moves_its_part_in_place_too() {
         assert_eq!(after.allocated(), before.allocated());
     }
 }
+
+#[test]
+fn defraggers_share_the_files_and_one_of_them_is_one_file_after_the_other() {
+    let mut disk = disk(false);
+    let (volume, files) = two_files(false, &mut disk);
+    let plans = plans(&volume, files, Policy::Whole);
+    let call = BLOCK;
+    let carrier = Carrier::Host(Access::Direct { call });
+    let mut parameters = parameters();
+    let work = |parameters: &Parameters, defraggers| {
+        let (volume, mut disk) = (volume.clone(), disk.clone());
+        let done = migrate_by(parameters, volume, &mut disk, &plans, carrier, defraggers).unwrap();
+        for file in files {
+            let layout = done.volume.layout(file);
+            // A hole at the goal takes the first blocks.
+            assert!(layout.fragments() <= 2, "{}", layout.fragments());
+            assert_eq!(layout.allocated(), Bytes::mib(8));
+        }
+        assert_eq!(done.bytes, Bytes::mib(16));
+        done.elapsed.time.0
+    };
+    let [one, two, more] = [1, 2, 64].map(|defraggers| work(&parameters, defraggers));
+    assert!(two < one * 3 / 4, "{one} {two}");
+    // There are but two files.
+    assert_eq!(more, two);
+    // Each file costs what a file costs; meanwhile the device may empty its buffer.
+    parameters.host.file = units::Nanos(10_000_000);
+    let longer = work(&parameters, 1) - one;
+    assert!((10_000_000..=20_000_000).contains(&longer), "{longer}");
+}

@@ -22,8 +22,8 @@ struct Entry {
     generation: u32,
 }
 
-/// All files.
-#[derive(Clone, Debug)]
+/// All files; by default none.
+#[derive(Clone, Debug, Default)]
 pub struct Fileset {
     entries: Vec<Entry>,
     /// Files that are there.

@@ -1,4 +1,4 @@
-//! filebench's personalities fileserver and varmail, as they age a file system.
+//! filebench's personalities fileserver and varmail, as they age a file system; and the files of its `oltp`.
 //!
 //! A [`Flow`] decides what a thread does next, from a seed and the state of the [`Fileset`]. It does no I/O and
 //! knows no clock: the caller carries the operations out, with a thread for each flow or in virtual time, and
@@ -22,6 +22,7 @@
 
 mod fileset;
 mod flow;
+mod oltp;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use std::{fmt, str::FromStr};
 pub use self::{
     fileset::{FileId, Fileset},
     flow::{Flow, Op, preallocate},
+    oltp::Oltp,
 };
 
 /// Flows (InDeF §IV-B: "They both have 50 threads").

@@ -156,3 +156,27 @@ fn a_small_fileset_does_not_outgrow_its_fill() {
         }
     }
 }
+
+#[test]
+fn the_files_of_oltp_are_made_side_by_side() {
+    let mut oltp = Oltp::new(2, IO_BYTES + 1);
+    let append = |id, at, bytes| {
+        Some(Op::Append {
+            id,
+            generation: 1,
+            at,
+            bytes,
+        })
+    };
+    for (thread, expected) in [
+        (0, Some(Op::Create(0))),
+        (1, Some(Op::Create(1))),
+        (1, append(1, 0, IO_BYTES)),
+        (0, append(0, 0, IO_BYTES)),
+        (0, append(0, IO_BYTES, 1)),
+        (0, None),
+        (2, None),
+    ] {
+        assert_eq!(oltp.next(thread), expected);
+    }
+}
