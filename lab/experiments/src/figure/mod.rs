@@ -62,6 +62,12 @@ mod indef_fig14_chips;
 mod indef_fig14_elapsed;
 mod indef_fig15;
 mod indef_rocksdb;
+mod scaledefrag;
+mod scaledefrag_fig10;
+mod scaledefrag_fig11;
+mod scaledefrag_fig12;
+mod scaledefrag_fig13;
+mod scaledefrag_fig14;
 
 pub use class::{Class, Compared, Comparison, Verdict, compare};
 pub use error::{FigureError, Mistake};

@@ -14,6 +14,7 @@ use super::{
     indef_fig14_elapsed, indef_fig15, indef_rocksdb,
     measured::Measured,
     parameters::Parameters,
+    scaledefrag_fig10, scaledefrag_fig11, scaledefrag_fig12, scaledefrag_fig13, scaledefrag_fig14,
     source::Figure,
 };
 
@@ -53,6 +54,11 @@ const MODULES: &[(&str, Measure)] = &[
     ("indef/fig14-elapsed", indef_fig14_elapsed::measure),
     ("indef/fig15", indef_fig15::measure),
     ("indef/rocksdb", indef_rocksdb::measure),
+    ("scaledefrag/fig10", scaledefrag_fig10::measure),
+    ("scaledefrag/fig11", scaledefrag_fig11::measure),
+    ("scaledefrag/fig12", scaledefrag_fig12::measure),
+    ("scaledefrag/fig13", scaledefrag_fig13::measure),
+    ("scaledefrag/fig14", scaledefrag_fig14::measure),
 ];
 
 /// The function that measures a figure.
