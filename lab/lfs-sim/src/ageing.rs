@@ -97,6 +97,7 @@ pub fn age_by(
         host,
         readahead: parameters.cache.readahead,
         ids: HashMap::new(),
+        flows: FLOWS,
         actors: Actors::Others(others),
         over: 0,
         writes: Writes::Cached,

@@ -5,7 +5,6 @@
 //! neither: on a model of such a drive it left two in five ranges out as wild ones.
 
 use super::{
-    USUAL_PRIOR,
     fit::{self, AHEAD, COLUMNS, DOLF, DOPF, Observation, SPLIT},
     sample::Sample,
 };
@@ -28,12 +27,16 @@ const TELLABLE: f64 = 1e-3;
 
 /// The number with which a fit is closest to these ranges, and the columns that such a fit can use, of which requests
 /// ahead are one where they are known.
-pub(super) fn find(samples: &[Sample], knows_ahead: bool) -> (u64, [bool; COLUMNS]) {
+pub(super) fn find(
+    samples: &[Sample],
+    prior_reads: f64,
+    knows_ahead: bool,
+) -> (u64, [bool; COLUMNS]) {
     let some: Vec<&Sample> = (samples.iter())
         .step_by(samples.len().div_ceil(MANY))
         .collect();
     let rows_with = |free| -> Vec<Observation> {
-        let rows = some.iter().map(|sample| sample.row(USUAL_PRIOR, free));
+        let rows = some.iter().map(|sample| sample.row(prior_reads, free));
         rows.collect()
     };
     let rows = rows_with(0);

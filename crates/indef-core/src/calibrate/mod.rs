@@ -303,7 +303,7 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
             .then(a.requests.total_cmp(&b.requests))
     });
     let load = queue::load(&mut samples);
-    let (free, usable) = knee::find(&samples, load.is_some());
+    let (free, usable) = knee::find(&samples, USUAL_PRIOR, load.is_some());
     let rows = rows_with(&samples, USUAL_PRIOR, free);
     if !usable[DOLF] && !usable[DOPF] {
         return Err(CannotCalibrate::Alike);

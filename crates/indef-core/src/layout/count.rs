@@ -19,7 +19,7 @@
 //!   since that fragment, and the piece around it, is counted on both sides; only the outer ends
 //!   count for `c`. Without the layout `p` can come out too large, where two fragments meet at the
 //!   border, which is on the safe side.
-//! - A range without its first fragment, its *lead*: `f − 1`, at most `p`, and a beginning that is
+//! - A range without its first `n` fragments, its *lead*: `f − n`, at most `p`, and a beginning that is
 //!   not cut.
 
 use units::{Bytes, FileOffset, FileRange};
@@ -102,11 +102,11 @@ impl FragmentCount {
         }
     }
 
-    /// The count of the range without its first fragment.
+    /// The count of the range without its first `lead` fragments.
     #[must_use]
-    pub fn without_lead(self) -> Self {
+    pub fn without_lead(self, lead: u64) -> Self {
         Self {
-            fragments: self.fragments.saturating_sub(1),
+            fragments: self.fragments.saturating_sub(lead),
             cuts_start: false,
             ..self
         }
@@ -358,7 +358,7 @@ mod tests {
                 }
             }
             let tail = layout.count(FileRange::between(lead_end, range.end()));
-            let said = count.without_lead();
+            let said = count.without_lead(1);
             prop_assert_eq!(said.fragments, tail.fragments);
             prop_assert!(said.change(1) >= tail.change(1));
         }

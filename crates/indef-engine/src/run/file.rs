@@ -223,7 +223,16 @@ impl Run<'_> {
         if ranges.is_empty() {
             progress.add_reason(Some(Reason::Skip(SkipReason::Empty)));
         }
+        // Something has moved since the plan was made, and may have been stopped within a range. What moved of that is not
+        // written again: of work in short portions nothing would come, and a stop within it would cut it in two.
+        let goes_on = file.extents_before < file.job.extents_before
+            && file.relocator().splits()
+            && self.options.vacate.is_none();
         for judged in ranges {
+            let judged = match judged.without_lead() {
+                Some(tail) if goes_on && judged.has_long_lead() => tail,
+                _ => judged,
+            };
             let has_left = |region| !judged.hull.overlaps(region);
             if self.options.vacate.is_some_and(has_left) {
                 progress.add_reason(Some(Reason::Skip(SkipReason::Changed)));

@@ -36,6 +36,9 @@ pub(super) struct Survey {
     pub(super) map: Vec<MapEntry>,
 }
 
+/// A fragment as long as this costs readers next to nothing.
+const LONG: Bytes = Bytes::mib(1);
+
 /// A range as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
@@ -47,19 +50,31 @@ pub(super) struct Judged {
     pub(super) written: Bytes,
     /// The part of the device from its first to its last block.
     pub(super) hull: PhysRange,
-    /// The end of its first fragment.
-    lead_end: FileOffset,
-    /// Written bytes of the first fragment.
-    lead_written: Bytes,
+    /// Its first fragment, with those that follow as long as they are [`LONG`].
+    lead: Lead,
+}
+
+/// The first fragments of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lead {
+    fragments: u64,
+    end: FileOffset,
+    /// Bytes that a move writes.
+    written: Bytes,
 }
 
 impl Judged {
-    /// The range without its first fragment, if that is still worth moving.
+    /// Whether the first fragments are as long as what runs leave that were stopped.
+    pub(super) fn has_long_lead(&self) -> bool {
+        self.lead.written >= LONG
+    }
+
+    /// The range without its first fragments, if that is still worth moving.
     pub(super) fn without_lead(&self) -> Option<Self> {
         let tail = Self {
-            range: FileRange::between(self.lead_end, self.range.end()),
-            count: self.count.without_lead(),
-            written: self.written.saturating_sub(self.lead_written),
+            range: FileRange::between(self.lead.end, self.range.end()),
+            count: self.count.without_lead(self.lead.fragments),
+            written: self.written.saturating_sub(self.lead.written),
             ..*self
         };
         (!tail.count.is_contiguous() && tail.is_safe()).then_some(tail)
@@ -182,8 +197,9 @@ struct Judging {
     allocated: Bytes,
     written: Bytes,
     hull: PhysRange,
-    lead_end: FileOffset,
-    lead_written: Bytes,
+    /// The fragments that are long, and the last one, which may go on.
+    lead: Lead,
+    last: Lead,
 }
 
 impl Judging {
@@ -193,8 +209,16 @@ impl Judging {
             allocated: Bytes::ZERO,
             written: Bytes::ZERO,
             hull: PhysRange::default(),
-            lead_end: range.start,
-            lead_written: Bytes::ZERO,
+            lead: Lead {
+                fragments: 0,
+                end: range.start,
+                written: Bytes::ZERO,
+            },
+            last: Lead {
+                fragments: 0,
+                end: range.start,
+                written: Bytes::ZERO,
+            },
         }
     }
 
@@ -218,9 +242,24 @@ impl Judging {
                 ),
             };
         }
-        if self.counter.count().fragments == 1 {
-            self.lead_end = part.file_end();
-            self.lead_written = self.written;
+        let fragments = self.counter.count().fragments;
+        if fragments > self.last.fragments {
+            self.lead = self.lead();
+        }
+        self.last = Lead {
+            fragments,
+            end: part.file_end(),
+            written: self.written,
+        };
+    }
+
+    /// The first fragments, if the last one so far has ended.
+    fn lead(&self) -> Lead {
+        let (lead, last) = (self.lead, self.last);
+        let is_long = last.written.saturating_sub(lead.written) >= LONG;
+        match lead.fragments + 1 == last.fragments && (last.fragments == 1 || is_long) {
+            true => last,
+            false => lead,
         }
     }
 
@@ -231,8 +270,7 @@ impl Judging {
             allocated: self.allocated,
             written: self.written,
             hull: self.hull,
-            lead_end: self.lead_end,
-            lead_written: self.lead_written,
+            lead: self.lead(),
         }
     }
 }
@@ -285,6 +323,46 @@ mod tests {
             }
             Layout::new(extents)
         }
+    }
+
+    /// What stopped runs leave at the beginning of a range is its lead, as far as it is long.
+    #[test]
+    fn long_fragments_at_the_beginning_are_left_out() {
+        const MIB: u64 = 1 << 20;
+        let layout = |lens: &[u64]| {
+            let mut file = 0;
+            let extents = lens.iter().enumerate().map(|(i, len)| {
+                file += len;
+                Extent {
+                    file: FileOffset(file - len),
+                    phys: PhysOffset((i as u64 + 1) << 40),
+                    len: Bytes(*len),
+                    flags: ExtentFlags::empty(),
+                }
+            });
+            Layout::new(extents.collect())
+        };
+        let (small, range) = (4096, FileRange::new(0, 8 * MIB));
+        for (lens, lead, left) in [
+            (
+                &[2 * MIB, 3 * MIB, small, small, 2 * MIB, small][..],
+                5 * MIB,
+                4,
+            ),
+            (&[small, 2 * MIB, small, small], 2 * MIB + small, 2),
+            (&[2 * MIB, small, 3 * MIB, small], 2 * MIB, 3),
+        ] {
+            let judged = judge(&layout(lens), &[range]).ranges[0];
+            let tail = judged.without_lead().unwrap();
+            assert_eq!(tail.range.start.get(), lead, "{lens:?}");
+            assert_eq!(tail.count.fragments, left, "{lens:?}");
+            assert!(judged.has_long_lead());
+        }
+        // Nothing but long ones.
+        let judged = judge(&layout(&[2 * MIB, 3 * MIB]), &[range]).ranges[0];
+        assert_eq!(judged.without_lead(), None);
+        let judged = judge(&layout(&[small, small, 2 * MIB]), &[range]).ranges[0];
+        assert!(!judged.has_long_lead());
     }
 
     proptest! {
