@@ -27,6 +27,8 @@ enum Command {
     Experiment(experiments::Options),
     /// Measure the papers' figures, ours beside theirs (experiments/PAPER/, docs/experiments.md)
     Experiments(experiments::suite::Options),
+    /// A year of a fleet in virtual time: policies of defragmenting beside each other (docs/fleet.md)
+    Fleet(fleet::command::Options),
     /// Do a step of an experiment, in the guest
     #[command(hide = true, subcommand)]
     Inside(experiments::inside::Inside),
@@ -41,6 +43,9 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run(&bench).map(|()| ExitCode::SUCCESS),
         Command::Experiment(options) => experiments::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Experiments(options) => suite(&options),
+        Command::Fleet(options) => signals::stop_on_signals()
+            .and_then(|stop| fleet::command::run(&options, &stop))
+            .map(|()| ExitCode::SUCCESS),
         Command::Inside(inside) => experiments::inside::run(&inside).map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args),
     };

@@ -102,7 +102,7 @@ const FURTHER: [(&str, &str); 32] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 21] = [
+const LONGER: [(&str, &str, &str, &str); 22] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("cli", "loop_stop::loop_kills_on_", "INDEF_KILLS", "200"),
     (
@@ -117,6 +117,7 @@ const LONGER: [(&str, &str, &str, &str); 21] = [
         "INDEF_WHOLE_FIGURES",
         "1",
     ),
+    ("fleet", "the_committed_result", "INDEF_WHOLE_FLEET", "1"),
     ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
     (
         "outside",
