@@ -226,11 +226,12 @@ impl Run<'_> {
         // Something has moved since the plan was made, and may have been stopped within a range. What moved of that is not
         // written again: of work in short portions nothing would come, and a stop within it would cut it in two.
         let goes_on = file.extents_before < file.job.extents_before
-            && file.relocator().splits()
+            && !file.relocator().moves_whole_files()
             && self.options.vacate.is_none();
         for judged in ranges {
+            let begun = goes_on && judged.has_long_lead();
             let judged = match judged.without_lead() {
-                Some(tail) if goes_on && judged.has_long_lead() => tail,
+                Some(tail) if begun => tail,
                 _ => judged,
             };
             let has_left = |region| !judged.hull.overlaps(region);
@@ -238,7 +239,7 @@ impl Run<'_> {
                 progress.add_reason(Some(Reason::Skip(SkipReason::Changed)));
             } else if judged.count.is_contiguous() && self.options.vacate.is_none() {
                 progress.add_reason(Some(Reason::Skip(SkipReason::Contiguous)));
-            } else if !judged.is_safe() {
+            } else if !judged.is_safe() || begun && judged.is_long() {
                 progress.add_reason(Some(Reason::Skip(SkipReason::NoGain)));
             } else {
                 worth.push(judged);

@@ -69,6 +69,11 @@ impl Judged {
         self.lead.written >= LONG
     }
 
+    /// Whether fragments are long on average.
+    pub(super) fn is_long(&self) -> bool {
+        self.written.get() >= LONG.get().saturating_mul(self.count.fragments)
+    }
+
     /// The range without its first fragments, if that is still worth moving.
     pub(super) fn without_lead(&self) -> Option<Self> {
         let tail = Self {

@@ -23,7 +23,10 @@
 //!
 //! Blocks that somebody else shares stay where they are; see (5) in the [module](super).
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use indef_core::{
     SkipReason,
@@ -68,6 +71,9 @@ const LONGEST: Bytes = Bytes::mib(128);
 /// the page cache for the comparison.
 const READ_AHEAD: Bytes = Bytes::mib(16);
 const COPIED_AHEAD: Bytes = Bytes::mib(8);
+/// No longer than this is spent on copying ahead, where a rate is kept: what is copied when a run is stopped was written in
+/// vain.
+const COPIED_FOR: Duration = Duration::from_millis(200);
 
 /// How often a unit is copied before it is left alone.
 const TRIES: u32 = 3;
@@ -258,8 +264,10 @@ impl Drop for Dedupe<'_> {
 impl Dedupe<'_> {
     fn advance(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         let mut moved = Moved::default();
+        let began = Instant::now();
         self.read_ahead(limit.bytes)?;
         while self.copied.bytes < COPIED_AHEAD
+            && (self.copied.units.is_empty() || began.elapsed() < COPIED_FOR)
             && let Some(unit) = self.reading.pop()
         {
             let range = unit.range;

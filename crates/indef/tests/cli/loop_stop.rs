@@ -79,6 +79,62 @@ fn loop_a_signal_stops_in_order_and_resume_continues() {
     }
 }
 
+/// As `indef watch` does it: one plan, carried out in portions, each of which is stopped within a range.
+#[test]
+fn loop_work_in_portions_writes_nothing_twice() {
+    for (kind, limit) in [("ext4", "1s"), ("xfs", "2s")] {
+        let Some(mut scratch) = scratch(kind) else {
+            return;
+        };
+        let file = scratch.path().join("file");
+        make(&file, Bytes::mib(24), Bytes::kib(32));
+        let contents = hashes(scratch.path());
+        let state = tempfile::tempdir().unwrap();
+        let plan = state.path().join("plan");
+        let indef = || indef_with_state(state.path());
+        let planned = indef()
+            .args(["plan", "--quiet", "-o"])
+            .arg(&plan)
+            .arg(&file)
+            .ran();
+        assert_eq!(planned.status, 0, "{kind}: {planned:?}");
+        let (mut moved, mut left, mut portions) = (0, fragments(&file), 0);
+        loop {
+            let ran = indef()
+                .args([
+                    "run",
+                    "--json",
+                    "--rate",
+                    "8MiB",
+                    "--time-limit",
+                    "1s",
+                    "--plan",
+                ])
+                .arg(&plan)
+                .ran();
+            assert!([0, 3].contains(&ran.status), "{kind}: {ran:?}");
+            moved += total(&ran, "bytes_relocated");
+            let now = fragments(&file);
+            assert!(now <= left, "{kind}: {now} fragments, {left} before");
+            left = now;
+            portions += 1;
+            println!(
+                "{kind}: {moved} bytes so far, {left} left, {}",
+                ran.json()["files"][0]
+            );
+            if ran.status == 0 {
+                break;
+            }
+            assert!(portions < 60, "{kind}: no end in sight: {ran:?}");
+        }
+        println!("{kind}: {moved} bytes in {portions} portions, {left} fragments left");
+        assert!(moved <= 26 << 20, "{kind}: {moved} in {portions} portions");
+        assert!(left <= 30, "{kind}: {left} fragments");
+        scratch.fsck().unwrap();
+        assert_eq!(hashes(scratch.path()), contents, "{kind}");
+    }
+}
+
 #[test]
 fn loop_a_killed_run_is_resumed() {
     let Some(mut scratch) = scratch("ext4") else {
