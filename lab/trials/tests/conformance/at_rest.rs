@@ -105,7 +105,17 @@ pub(crate) fn only_the_bad_half(kind: EngineKind) {
         }
     }
     assert!(done.moved.relocated <= Bytes::mib(8), "{done:?}");
-    assert!(written < Bytes::mib(8 + 3), "{written} written for 8 MiB");
+    assert!(done.moved.host_written <= Bytes::mib(8), "{done:?}");
+    // With what the file system writes of its own, twice on Btrfs, whose trees are written for each sync of anybody.
+    // All of the file would be 16 MiB without that.
+    let own = match kind {
+        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => Bytes::mib(8),
+        _ => Bytes::mib(3),
+    };
+    assert!(
+        written < Bytes::mib(8) + own,
+        "{written} written for 8 MiB: {done:?}"
+    );
     finish(bench, &[now]);
 }
 
