@@ -107,7 +107,7 @@ fn loop_work_in_portions_writes_nothing_twice() {
                     "--rate",
                     "8MiB",
                     "--time-limit",
-                    "1s",
+                    limit,
                     "--plan",
                 ])
                 .arg(&plan)
