@@ -1,6 +1,6 @@
 //! The steps: look for holders, copy, and let everybody have the blocks of the copy.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use indef_core::{
     SkipReason,
@@ -11,6 +11,9 @@ use units::{Bytes, FileRange};
 
 use super::{
     asked::others,
+    claims::Claim,
+    holder::{Holder, HolderId},
+    select::{FileParts, Selected, select},
     window::{HolderFinder, Place, Window},
 };
 use crate::{CountedRange, Moved, RangeCopier, Refusal, Relocation, Step, StepLimit, Target};
@@ -33,6 +36,38 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
+    /// Select what of the `asked` ranges of the file `own` can move together with its holders.
+    pub(crate) fn select(
+        own: HolderId,
+        asked: Vec<FileRange>,
+        target: FileParts,
+        mut holders: Vec<Holder>,
+        staying: BTreeMap<u64, SkipReason>,
+        takes_unshared: bool,
+        claim: Claim,
+    ) -> Self {
+        let layout = target.layout.clone();
+        let take = |holder: &mut Holder| std::mem::take(&mut holder.has);
+        let theirs: Vec<FileParts> = holders.iter_mut().map(take).collect();
+        let Selected {
+            runs,
+            segments,
+            staying,
+        } = select(&asked, &target, &theirs, staying, takes_unshared);
+        for (holder, has) in holders.iter_mut().zip(theirs) {
+            holder.has = has;
+        }
+        let window = (!runs.is_empty())
+            .then(|| Window::new(own, runs.clone(), target, holders, segments, claim));
+        Self {
+            asked,
+            layout,
+            window,
+            runs,
+            staying,
+        }
+    }
+
     /// The parts of what was asked for that are in no run.
     pub(crate) fn rest(&self) -> Vec<FileRange> {
         others(&self.asked, &self.runs)

@@ -8,7 +8,8 @@ use units::{Bytes, Nanos};
 use workloads::Numbers;
 
 use super::super::{
-    CannotCalibrate, CannotPredict, MeanTime, Queue, Reads, Sample, Service, ServicePass, calibrate,
+    Calibration, CannotCalibrate, CannotPredict, MeanTime, Queue, Reads, Sample, Service,
+    ServicePass, calibrate,
 };
 use crate::{access::Observed, layout::Fragmentation};
 
@@ -162,20 +163,26 @@ fn service(device: Device, traced_ns: f64, plan: Option<&[u64]>) -> Result<Servi
     })
 }
 
+/// A device of so many units, with a trace of so many readers and what it tells.
+fn traced(units: usize, readers: u64) -> (Device, Vec<Sample>, Calibration, Reads) {
+    let device = Device {
+        units,
+        service_ns: 50_000,
+        base_ns: 10_000,
+    };
+    let samples = run(device, readers, &aged(), 1);
+    let found = calibrate(samples.clone()).unwrap();
+    let of = reads(&samples, &found.weights);
+    (device, samples, found, of)
+}
+
 /// A plan of the worst ranges: its part of all is not the part of the time that it saves, once reads wait for each
 /// other.
 #[test]
 fn a_part_is_asked_for_too() {
     for units in [1, 16] {
         for readers in [1, 8] {
-            let device = Device {
-                units,
-                service_ns: 50_000,
-                base_ns: 10_000,
-            };
-            let samples = run(device, readers, &aged(), 1);
-            let found = calibrate(samples.clone()).unwrap();
-            let of = reads(&samples, &found.weights);
+            let (device, samples, found, of) = traced(units, readers);
             let plan: Vec<u64> = aged()
                 .iter()
                 .map(|dolf| if *dolf > 20 { 1 } else { *dolf })
@@ -201,14 +208,7 @@ fn a_part_is_asked_for_too() {
 fn a_device_that_was_asked_gives_the_time_of_any_number_of_readers() {
     for units in [1, 8, 64] {
         for readers in [1, 6, 32] {
-            let device = Device {
-                units,
-                service_ns: 50_000,
-                base_ns: 10_000,
-            };
-            let samples = run(device, readers, &aged(), 1);
-            let found = calibrate(samples.clone()).unwrap();
-            let of = reads(&samples, &found.weights);
+            let (device, samples, found, of) = traced(units, readers);
             let service = service(device, mean_ns(&samples), None).unwrap();
             let says = found.predict(&of, of.excess_ns, Some(&service)).unwrap();
             let after = mean_ns(&run(device, readers, &[1; RANGES], 2));
@@ -256,16 +256,9 @@ fn a_device_that_is_not_as_it_was_tells_nothing() {
 
 #[test]
 fn too_few_reads_say_how_little_they_say() {
-    let device = Device {
-        units: 8,
-        service_ns: 50_000,
-        base_ns: 10_000,
-    };
-    let samples = run(device, 1, &aged(), 1);
-    let found = calibrate(samples.clone()).unwrap();
-    let of = reads(&samples, &found.weights);
+    let (_, _, found, of) = traced(8, 1);
     assert!(found.predict(&of, of.excess_ns, None).is_ok());
-    let vague = super::super::Calibration {
+    let vague = Calibration {
         cost_error: 0.3,
         ..found
     };

@@ -14,11 +14,7 @@ use super::{
 use crate::{
     Refusal, Target,
     share::{
-        asked::Asked,
-        claims::Claims,
-        holder::{Holder, HolderId},
-        relocation::Looked,
-        select::{FileParts, Selected, select},
+        asked::Asked, claims::Claims, holder::HolderId, relocation::Looked, select::select,
         window::Window,
     },
 };
@@ -94,13 +90,12 @@ impl<'a> Look<'a> {
             now.extend(finder.parts_of(target, subvolume, *range, Bytes(u64::MAX))?);
         }
         let found = self.finder.alone(target, now, hull, &claim)?;
-        let layout = found.target.layout.clone();
         // Nobody is asked for who holds what would not move anyway.
         let alone = select(&asked, &found.target, &[], found.staying.clone(), true);
         if alone.runs.is_empty() {
             return Ok(Some(Looked {
                 asked,
-                layout,
+                layout: found.target.layout,
                 window: None,
                 runs: Vec::new(),
                 staying: alone.staying,
@@ -123,32 +118,15 @@ impl<'a> Look<'a> {
             inode: target.id.inode,
         };
         let found = self.finder.find(target, own, found, asking)?;
-        let mut holders = found.holders;
-        let take = |holder: &mut Holder| std::mem::take(&mut holder.has);
-        let theirs: Vec<FileParts> = holders.iter_mut().map(take).collect();
-        let Selected {
-            runs,
-            segments,
-            staying,
-        } = select(
-            &asked,
-            &found.target,
-            &theirs,
+        Ok(Some(Looked::select(
+            own,
+            asked,
+            found.target,
+            found.holders,
             found.staying,
             self.takes_unshared,
-        );
-        for (holder, has) in holders.iter_mut().zip(theirs) {
-            holder.has = has;
-        }
-        let window = (!runs.is_empty())
-            .then(|| Window::new(own, runs.clone(), found.target, holders, segments, claim));
-        Ok(Some(Looked {
-            asked,
-            layout,
-            window,
-            runs,
-            staying,
-        }))
+            claim,
+        )))
     }
 
     /// The price of a window that is moved in units of `limit`, or why it is too high: all subvolumes together would

@@ -9,10 +9,9 @@ use crate::{
     share::{
         asked::Asked,
         claims::Claims,
-        holder::{Holder, HolderId},
+        holder::HolderId,
         relocation::Looked,
-        select::{FileParts, LONG, Part, Selected, select},
-        window::Window,
+        select::{LONG, Part},
     },
 };
 
@@ -84,38 +83,22 @@ impl<'a> Look<'a> {
             now.extend(finder.parts_of(target, *range, Bytes(u64::MAX))?);
         }
         let found = finder.find(target, &now, hull, &claim, is_stopping)?;
-        let layout = found.target.layout.clone();
-        let mut holders = found.holders;
-        let take = |holder: &mut Holder| std::mem::take(&mut holder.has);
-        let theirs: Vec<FileParts> = holders.iter_mut().map(take).collect();
-        let Selected {
-            runs,
-            segments,
-            staying,
-        } = select(
-            &asked,
-            &found.target,
-            &theirs,
-            found.staying,
-            self.takes_unshared,
-        );
-        for (holder, has) in holders.iter_mut().zip(theirs) {
-            holder.has = has;
-        }
         let own = HolderId {
             subvolume: 0,
             inode: target.id.inode,
         };
-        let window = (!runs.is_empty()).then(|| {
-            Window::new(own, runs.clone(), found.target, holders, segments, claim)
-                .with_most_extents(MOST_EXTENTS)
-        });
-        Ok(Some(Looked {
+        let mut looked = Looked::select(
+            own,
             asked,
-            layout,
-            window,
-            runs,
-            staying,
-        }))
+            found.target,
+            found.holders,
+            found.staying,
+            self.takes_unshared,
+            claim,
+        );
+        looked.window = looked
+            .window
+            .map(|window| window.with_most_extents(MOST_EXTENTS));
+        Ok(Some(looked))
     }
 }
