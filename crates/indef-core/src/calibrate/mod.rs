@@ -324,8 +324,9 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
     };
     let per_request = load.map_or(0.0, |load| finite(load.per_request));
     let mut fragments = of(&[DOLF, DOPF, SPLIT]);
-    let further = means(&rows_with(&samples, prior_reads, 0))[DOLF];
-    fragments[AHEAD] = per_request * further;
+    // Others wait for those that cost the read itself nothing, too.
+    let further = { samples.iter() }.map(|s| s.fragmentation.dolf.saturating_sub(1) as f64);
+    fragments[AHEAD] = per_request * mean_of(&rows, further);
     let cost_error = finite(fit.error_of(&fragments) / fit.sum_of(&fragments).max(1e-9));
     if !clear(&[DOLF, SPLIT]) && !clear(&[DOPF]) {
         let busy = load.is_some_and(|load| load.mean_ahead > IDLE);
@@ -372,18 +373,23 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
 
 /// The weighted mean of the times, in nanoseconds.
 fn mean_time(rows: &[Observation]) -> f64 {
-    let weight: f64 = rows.iter().map(|row| row.weight).sum();
-    let sum: f64 = rows.iter().map(|row| row.weight * row.y).sum();
-    finite(sum / weight.max(f64::MIN_POSITIVE))
+    mean_of(rows, rows.iter().map(|row| row.y))
 }
 
 /// The weighted mean of each column.
 fn means(rows: &[Observation]) -> [f64; COLUMNS] {
+    std::array::from_fn(|i| mean_of(rows, rows.iter().map(|row| row.x[i])))
+}
+
+/// The mean of a value of each row, by the rows' weights.
+fn mean_of(rows: &[Observation], values: impl Iterator<Item = f64>) -> f64 {
     let weight: f64 = rows.iter().map(|row| row.weight).sum();
-    std::array::from_fn(|i| {
-        let sum: f64 = rows.iter().map(|row| row.weight * row.x[i]).sum();
-        finite(sum / weight.max(f64::MIN_POSITIVE))
-    })
+    let sum: f64 = rows
+        .iter()
+        .zip(values)
+        .map(|(row, value)| row.weight * value)
+        .sum();
+    finite(sum / weight.max(f64::MIN_POSITIVE))
 }
 
 fn rows_with(samples: &[Sample], prior_reads: f64, free: u64) -> Vec<Observation> {

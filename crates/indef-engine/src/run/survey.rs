@@ -209,21 +209,18 @@ struct Judging {
 
 impl Judging {
     fn new(range: FileRange) -> Self {
+        let none = Lead {
+            fragments: 0,
+            end: range.start,
+            written: Bytes::ZERO,
+        };
         Self {
             counter: FragmentCounter::new(range),
             allocated: Bytes::ZERO,
             written: Bytes::ZERO,
             hull: PhysRange::default(),
-            lead: Lead {
-                fragments: 0,
-                end: range.start,
-                written: Bytes::ZERO,
-            },
-            last: Lead {
-                fragments: 0,
-                end: range.start,
-                written: Bytes::ZERO,
-            },
+            lead: none,
+            last: none,
         }
     }
 
