@@ -217,8 +217,8 @@ pub(crate) struct PlanCommandArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
 
-    /// Measure what contiguous reads take under the load of the profile: reads ranges of it for some
-    /// seconds (with --weight measured)
+    /// Measure what contiguous reads take under the load of the profile, and what the plan would leave:
+    /// reads ranges of it for some seconds (with --weight measured)
     #[arg(long, requires_all = ["profile", "weight"])]
     pub(crate) calibrate: bool,
 
