@@ -29,6 +29,9 @@ use crate::{
 /// Interval of the check for a requested end.
 const GLANCE: Duration = Duration::from_millis(50);
 
+/// What a shared guest empties between two commands (files/reset).
+const SWEPT: &str = "/tmp";
+
 /// How long a guest may take to power off.
 const POWER_OFF: Duration = Duration::from_secs(10);
 
@@ -331,7 +334,8 @@ impl Guest {
         let is_wanted = self.may_be_shared
             && self.disks.is_empty()
             && self.device != Some(ZnsDevice::Qemu)
-            && self.output == Output::Kept;
+            && self.output == Output::Kept
+            && !are_programs_swept();
         if !is_wanted {
             return Ok(None);
         }
@@ -594,4 +598,10 @@ fn joined(thread: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     thread
         .and_then(|thread| thread.join().ok())
         .unwrap_or_default()
+}
+
+/// Whether the programs that were built with this one lie where a shared guest would lose them: a clone of the
+/// project below the temporary folder.
+fn are_programs_swept() -> bool {
+    std::env::current_exe().is_ok_and(|program| program.starts_with(SWEPT))
 }
