@@ -157,6 +157,7 @@ impl Ground<'_> {
             file,
             depth: 1,
             buffered: false,
+            by_device: None,
         };
         let runs = self.args.common.runs;
         let times = readers.timed(&self.stage, self.args.seconds, runs)?;

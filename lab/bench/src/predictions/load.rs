@@ -44,6 +44,9 @@ pub(in super::super) struct Readers<'a> {
     pub(in super::super) depth: u32,
     /// Through the page cache.
     pub(in super::super) buffered: bool,
+    /// Time what `indef trace` times, by this program: from the first request of a read queued to the last one
+    /// done, not all of the call.
+    pub(in super::super) by_device: Option<&'a Path>,
 }
 
 impl Readers<'_> {
@@ -104,9 +107,24 @@ impl Readers<'_> {
     fn once(&self, stage: &Stage, seconds: f64, seed: u64) -> Result<f64> {
         stage.drop_caches()?;
         let command = self.command(seconds, seed)?;
-        let said = measure::text(Command::new(&command[0]).args(&command[1..]))?;
-        let said = said.trim();
-        said.parse().with_context(|| format!("no time: {said}"))
+        let Some(indef) = self.by_device else {
+            let said = measure::text(Command::new(&command[0]).args(&command[1..]))?;
+            let said = said.trim();
+            return said.parse().with_context(|| format!("no time: {said}"));
+        };
+        let folder = tempfile::tempdir()?;
+        let mut trace = Command::new(indef);
+        trace.args(["trace", "--json", "--layer", "fs", "-o"]);
+        trace.arg(folder.path().join("profile"));
+        trace.args(["--max-overhead", "off", "--"]).args(command);
+        let said = measure::text(trace.env("STATE_DIRECTORY", folder.path()))?;
+        // The readers say something first.
+        let document = said.find('{').map_or("", |at| &said[at..]);
+        let document: serde_json::Value = serde_json::from_str(document)?;
+        let total = |name: &str| document["totals"][name].as_f64().filter(|it| *it > 0.0);
+        let mean = total("time_ns").zip(total("timed"));
+        let (time, timed) = mean.context("no read was timed by the trace")?;
+        Ok(time / timed)
     }
 }
 

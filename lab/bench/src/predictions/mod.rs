@@ -75,6 +75,10 @@ pub struct PredictionsArgs {
     /// flashd's devices are slower by this factor, so that the way to them weighs less
     #[arg(long, default_value_t = 5.0)]
     time_scale: f64,
+    /// Measure what a prediction is of, the time from the first request of a read queued to the last one done,
+    /// instead of the whole call
+    #[arg(long)]
+    by_device: bool,
 }
 
 /// Percent of the time that each run after a move saved.
@@ -286,6 +290,7 @@ impl PredictionCase<'_> {
             file: &self.file,
             depth: self.depth,
             buffered: self.mode == Mode::Buffered,
+            by_device: self.args.by_device.then_some(self.indef),
         }
     }
 
