@@ -18,6 +18,7 @@ use workloads::Numbers;
 
 use crate::{
     actor::{ATTRIBUTE, nameless, put},
+    fray::occupy,
     program::run,
     script::{ACTORS, MAIN_BLOCKS, MOST_BLOCKS, SIDE_BLOCKS},
     shared::Shared,
@@ -152,6 +153,9 @@ pub(crate) fn make_files(shared: &Shared, rng: &mut Numbers) -> io::Result<Vec<(
     }
     drop(file);
     make_swap_file(shared)?;
+    if shared.volume.compacts {
+        occupy(&shared.root)?;
+    }
     rustix::fs::syncfs(File::open(&shared.root)?)?;
     shared.model().all_synced(0);
     let facts = |name: &&str| Ok(((*name).to_owned(), Facts::of(&shared.path(name))?));

@@ -257,10 +257,12 @@ impl Director<'_> {
     }
 
     /// Run the conventional tool beside the mover. Not on ext4, where e4defrag itself loses the data that
-    /// the hammer looks for: `--mover e4defrag` shows it.
+    /// the hammer looks for: `--mover e4defrag` shows it. Nor on XFS without reverse mapping: after a cut that
+    /// follows an exchange of xfs_fsr, it may not mount.
     fn defragment(&self) {
         let words: &[&str] = match self.shared.volume.kind {
             VolumeKind::Ext4 => return,
+            VolumeKind::Xfs if !self.shared.volume.has_rmap() => return,
             VolumeKind::Xfs => &["xfs_fsr"],
             VolumeKind::Btrfs => &["btrfs", "filesystem", "defragment"],
             VolumeKind::F2fs => &["f2fs_io", "defrag_file", "0", "8388608"],

@@ -8,6 +8,7 @@ use crate::{
     actor::{ATTRIBUTE, read_up_to},
     age::{Facts, Lasting, open_unnoticed},
     director::{Snapshot, StillFacts},
+    fray::{FRAY, HOG},
     model::{FileModel, Findings, Model, Window},
     program::run,
     script::ACTORS,
@@ -65,7 +66,17 @@ pub(crate) fn examine(root: &Path, model: &Model, window: Window) -> Findings {
         }
     }
     for name in names_in(root).unwrap_or_default() {
-        let known = ["still", "swap", "fill", "lost+found", "a0", "a1", "a2"];
+        let known = [
+            "still",
+            "swap",
+            "fill",
+            HOG,
+            FRAY,
+            "lost+found",
+            "a0",
+            "a1",
+            "a2",
+        ];
         let ours = known.contains(&name.as_str()) || name.starts_with("snap-");
         // xfs_fsr's own folder.
         if !ours && name != ".fsr" {
@@ -209,6 +220,18 @@ pub(crate) fn examine_still(root: &Path, facts: &StillFacts, sharing: Sharing) -
         }
     }
     findings
+}
+
+/// Check that there are as many inodes without a name as to begin with. More were left behind. Fewer would mean that
+/// the number to begin with was too high, and could hide one that was left behind.
+pub(crate) fn examine_nameless(root: &Path, before: Option<i64>) -> Result<Findings> {
+    let mut findings = Findings::default();
+    findings.checked += 1;
+    let now = inodes_without_name(root)?;
+    if now != before {
+        findings.violation(format!("inodes without a name: {before:?} became {now:?}"));
+    }
+    Ok(findings)
 }
 
 /// Number of inodes in use without a name: a fixed number of the file system's own, and those that a

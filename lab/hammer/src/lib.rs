@@ -24,6 +24,7 @@ mod checker;
 mod director;
 mod disk;
 mod examine;
+mod fray;
 mod front;
 mod lock;
 mod medium;

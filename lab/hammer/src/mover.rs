@@ -15,7 +15,11 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use workloads::Numbers;
 
-use crate::{lock::lock, shared::Shared};
+use crate::{
+    fray::{FRAY, HOG, fray},
+    lock::lock,
+    shared::Shared,
+};
 
 /// The mover of a round.
 #[derive(Clone, Debug)]
@@ -68,9 +72,14 @@ impl<'a> Movers<'a> {
     pub(crate) fn work(&self, seed: u64, lane: u32) {
         let mut rng = Numbers::stream(seed, 100 + u64::from(lane));
         let mut resume = false;
+        // Where free space is to be made whole: it is, or as far as it can be.
+        let mut is_whole = true;
         while !self.shared.stopped() {
             if lane > 0 {
                 self.rest(rng.between(300, 2000));
+            }
+            if lane == 0 && self.shared.volume.compacts && (is_whole || rng.percent(30)) {
+                fray(self.shared);
             }
             let Some((command, end)) = self.command(&mut rng, lane, resume) else {
                 return;
@@ -78,6 +87,7 @@ impl<'a> Movers<'a> {
             match self.run(command, end, lane) {
                 Ok(status) => {
                     let stopped = status.code() == Some(3) || status.code().is_none();
+                    is_whole = status.code() == Some(0);
                     resume = stopped && !resume && rng.percent(50);
                     self.judge(status);
                 }
@@ -120,7 +130,9 @@ impl<'a> Movers<'a> {
             Mover::Indef(program) => Command::new(program),
         };
         command.env("STATE_DIRECTORY", self.states.path().join(lane.to_string()));
-        command.args(["run", "--json", "--progress", "never"]);
+        let compacts = self.shared.volume.compacts;
+        command.arg(if compacts { "compact" } else { "run" });
+        command.args(["--json", "--progress", "never"]);
         let rate = rng.weighted(&[(2, "1MiB"), (4, "2MiB"), (4, "4MiB"), (3, "16MiB"), (2, "")]);
         let stall = rng.weighted(&[(1, "1"), (2, "5"), (3, "50"), (1, "500")]);
         let policy = rng.weighted(&[(2, "sequential"), (1, "whole")]);
@@ -129,7 +141,20 @@ impl<'a> Movers<'a> {
         let budget = rng.weighted(&[(4, ""), (1, "4MiB"), (1, "16MiB")]);
         // Where rows are known, new places are allocated in other ways (ext4, XFS).
         let rows = rng.weighted(&[(2, ""), (1, "16KiB,dies=4"), (1, "64KiB,dies=8")]);
-        if resume {
+        if compacts {
+            let want = rng.weighted(&[(2, ""), (2, "4MiB"), (2, "12MiB"), (2, "32MiB")]);
+            command.args(["--exclude", HOG]);
+            // Then actors' files are what lies in the way.
+            if rng.percent(50) {
+                command.args(["--exclude", FRAY]);
+            }
+            for (option, value) in [("--want", want), ("--budget", budget)] {
+                if !value.is_empty() {
+                    command.args([option, value]);
+                }
+            }
+            command.arg(root);
+        } else if resume {
             command.arg("--resume");
         } else {
             let volume = self.shared.volume;
@@ -239,7 +264,11 @@ impl<'a> Movers<'a> {
             // It prints the share of each file that is done.
             moved.bytes += text.matches("[ OK ]").count() as u64;
         } else if let Ok(document) = serde_json::from_str::<serde_json::Value>(&text) {
-            let total = |name: &str| document["totals"][name].as_u64().unwrap_or(0);
+            let totals = match self.shared.volume.compacts {
+                true => &document,
+                false => &document["totals"],
+            };
+            let total = |name: &str| totals[name].as_u64().unwrap_or(0);
             moved.bytes += total("bytes_relocated");
             moved.offloaded += total("bytes_offloaded");
             drop(moved);

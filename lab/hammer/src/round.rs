@@ -21,7 +21,8 @@ use crate::{
     director::{Cut, Director, StillFacts},
     disk::{Disk, Host},
     examine::{
-        Sharing, examine, examine_lasting, examine_snapshots, examine_still, inodes_without_name,
+        Sharing, examine, examine_lasting, examine_nameless, examine_snapshots, examine_still,
+        inodes_without_name,
     },
     lock::lock,
     medium::{CutState, Medium, MediumKind, Past},
@@ -150,6 +151,7 @@ pub(crate) fn run(
             disk.mount()?;
             let mut findings = examine(disk.path(), model, window);
             findings.merge(examine_lasting(disk.path(), &still));
+            findings.merge(examine_nameless(disk.path(), nameless)?);
             disk.unmount()?;
             disk.fsck_after_cut()?;
             Ok(findings)
@@ -167,7 +169,7 @@ pub(crate) fn run(
             let medium = host.workshop().device_of(state.left)?;
             let what = format!("{}{}", cut.what, state.what);
             examined.add(&what, || {
-                examine_cut(host, volume, &medium, cut, &still, window)
+                examine_cut(host, volume, &medium, cut, (&still, nameless), window)
             });
             Ok(())
         };
@@ -335,14 +337,7 @@ fn quiet_end(
         less: shared.volume.unshares,
     };
     findings.merge(examine_still(disk.path(), still, sharing));
-    let now = inodes_without_name(disk.path())?;
-    // More were left behind. Fewer would mean that the number to begin with was too high, and could hide
-    // one that was left behind.
-    if now != nameless {
-        findings.violation(format!(
-            "inodes without a name: {nameless:?} became {now:?}"
-        ));
-    }
+    findings.merge(examine_nameless(disk.path(), nameless)?);
     disk.unmount()?;
     disk.fsck()?;
     Ok(findings)
@@ -354,13 +349,14 @@ fn examine_cut(
     volume: &'static Volume,
     medium: &Medium,
     cut: &Cut,
-    still: &StillFacts,
+    (still, nameless): (&StillFacts, Option<i64>),
     window: Window,
 ) -> Result<Findings> {
     let mut disk = host.examine(volume, medium)?;
     let mut findings = examine(disk.path(), &cut.model, window);
     findings.merge(examine_snapshots(disk.path(), &cut.snapshots));
     findings.merge(examine_lasting(disk.path(), still));
+    findings.merge(examine_nameless(disk.path(), nameless)?);
     disk.unmount()?;
     disk.fsck_after_cut()?;
     Ok(findings)

@@ -46,6 +46,8 @@ pub struct Volume {
     pub(crate) unshares: bool,
     /// The mover gives back what files hold and do not reach, and does not look at fragments.
     pub(crate) reclaims: bool,
+    /// The mover makes free space whole (`indef compact`), of which there is little, in many pieces.
+    pub(crate) compacts: bool,
     /// The mover leaves open files alone, so actors must close theirs.
     pub(crate) wants_closed_files: bool,
     /// Newer tools than Debian 12's are needed (`scripts/xfsprogs`).
@@ -74,6 +76,7 @@ const EXT4: Volume = Volume {
     clones: false,
     unshares: false,
     reclaims: false,
+    compacts: false,
     wants_closed_files: false,
     new_tools: false,
     medium: None,
@@ -154,8 +157,20 @@ pub const VOLUMES: &[Volume] = &[
         mount: "data=ordered",
         ..EXT4
     },
+    Volume {
+        name: "ext4-compact",
+        // What is kept for root would stay in one piece.
+        mkfs: &["-b", "4096", "-m", "0"],
+        compacts: true,
+        ..EXT4
+    },
     XFS,
     XFS_DEDUPE,
+    Volume {
+        name: "xfs-compact-dedupe",
+        compacts: true,
+        ..XFS_DEDUPE
+    },
     Volume {
         name: "xfs-dedupe-rmap",
         mkfs: &["-m", "reflink=1,rmapbt=1"],
@@ -169,6 +184,11 @@ pub const VOLUMES: &[Volume] = &[
         ..XFS_DEDUPE
     },
     XFS_COMMIT,
+    Volume {
+        name: "xfs-compact-commit",
+        compacts: true,
+        ..XFS_COMMIT
+    },
     Volume {
         name: "xfs-offload",
         medium: Some(MediumKind::Nvme),
@@ -264,6 +284,11 @@ impl Volume {
     /// Whether ranges can be collapsed and inserted.
     pub(crate) fn shifts(&self) -> bool {
         self.kind != VolumeKind::Btrfs
+    }
+
+    /// Whether it is made with reverse mapping, if it is XFS. (The tools that know `exchange` do that by themselves.)
+    pub(crate) fn has_rmap(&self) -> bool {
+        !self.mkfs.iter().any(|words| words.contains("rmapbt=0"))
     }
 
     /// Whether files can share blocks.

@@ -65,7 +65,9 @@ fn round_on(medium: &str, volume: &str) {
             return;
         }
     }
-    if ["xfs-commit", "xfs-unshare"].contains(&volume) && scratch_fs::require_xfsprogs().is_none() {
+    if ["xfs-commit", "xfs-unshare", "xfs-compact-commit"].contains(&volume)
+        && scratch_fs::require_xfsprogs().is_none()
+    {
         return;
     }
     if medium == "cache" && !Path::new("/dev/fuse").exists() {
@@ -76,7 +78,10 @@ fn round_on(medium: &str, volume: &str) {
     // Each has several states where there is a volatile cache.
     let cuts = if medium == "cache" { "3" } else { "6" };
     let arguments = ["--volume", volume, "--medium", medium];
-    let arguments = [&arguments[..], &["--states", cuts, "--indef", indef]].concat();
+    // To choose a region takes a while, on XFS in part by waiting.
+    let slow = if volume.contains("compact") { "4" } else { "1" };
+    let how = ["--states", cuts, "--slow", slow, "--indef", indef];
+    let arguments = [&arguments[..], &how].concat();
     // Less than this would show nothing.
     let enough = |rounds: &[Value]| {
         let states = sum(rounds, "states");
@@ -155,6 +160,21 @@ fn loop_round_xfs_unshare() {
 #[test]
 fn loop_round_xfs_share() {
     round("xfs-share");
+}
+
+#[test]
+fn loop_round_ext4_compact() {
+    round("ext4-compact");
+}
+
+#[test]
+fn loop_round_xfs_compact_dedupe() {
+    round("xfs-compact-dedupe");
+}
+
+#[test]
+fn loop_cache_round_xfs_compact_commit() {
+    round_on("cache", "xfs-compact-commit");
 }
 
 #[test]
