@@ -14,6 +14,10 @@
 //!
 //! Whatever the kernel gives elsewhere is given back at once. Only XFS is led like this: ext4 begins where it has
 //! allocated last, whatever the file (`ext4_mb_regular_allocator`, fs/ext4/mballoc.c, v6.18).
+//!
+//! The directory may be anybody's, and a new file takes over much from it: the project and the group, whose quotas it
+//! would use up for others, an extent size hint, which would round allocations up beyond the runs, and data in the
+//! realtime part. So the file is made root's own before it gets a block.
 
 use std::{
     fs::File,
@@ -23,11 +27,14 @@ use std::{
 
 use linux_abi::{
     fiemap::Mapper,
+    fsxattr::{Attributes, Flags},
     handle::{self, FileHandle},
     xfs::{InodeRecords, geometry},
 };
 use rustix::{
-    fs::{AtFlags, FallocateFlags, FileType, OFlags, StatxFlags, fallocate, statx},
+    fs::{
+        AtFlags, FallocateFlags, FileType, Gid, OFlags, StatxFlags, Uid, fallocate, fchown, statx,
+    },
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset, PhysRange};
@@ -113,6 +120,7 @@ impl Balloon {
     /// Begin one with a block in the allocation group `group`, in which the directory lies.
     fn begin(directory: &OwnedFd, group: PhysRange, block: Bytes) -> io::Result<Option<Self>> {
         let file = unnamed_in(directory, OFlags::empty())?;
+        make_own(&file)?;
         fallocate(&file, FallocateFlags::KEEP_SIZE, 0, block.get())?;
         let Some(first) = place_of(&file, FileRange::new(0, block.get()))? else {
             return Ok(None);
@@ -151,6 +159,17 @@ impl Balloon {
         }
         Ok(())
     }
+}
+
+/// Undo what a new file has inherited from its directory, and have other defragmenters leave it alone: they find files
+/// by their numbers, and this one has many extents.
+fn make_own(file: &File) -> io::Result<()> {
+    fchown(file, Some(Uid::ROOT), Some(Gid::ROOT))?;
+    let is = Attributes::get(file)?;
+    is.with_flags((is.flags() - Flags::REALTIME) | Flags::NODEFRAG)
+        .without_hints()
+        .with_project(0)
+        .set(file)
 }
 
 /// Where a range of a file lies, if it is in one piece.
@@ -215,47 +234,56 @@ fn ceil_log2(n: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use scratch_fs::{ScratchFs, require};
+    use std::{fs, path::Path, process::Command};
+
+    use scratch_fs::{ScratchFs, require, require_program};
 
     use super::*;
     use crate::space_map;
+
+    const HOLE: Bytes = Bytes::kib(16);
+
+    /// Fill a file system with files of which every other one is removed again. Returns it, and its free runs.
+    fn with_holes(scratch: &ScratchFs) -> (Filesystem, Vec<PhysRange>) {
+        let path = |n: u32| scratch.path().join(n.to_string());
+        (0..2000).for_each(|n| fs::write(path(n), vec![n as u8; HOLE.get() as usize]).unwrap());
+        scratch.sync().unwrap();
+        for n in (0..2000).step_by(2) {
+            fs::remove_file(path(n)).unwrap();
+        }
+        let root = File::open(scratch.path()).unwrap();
+        let fs = crate::detect(&root, scratch.path()).unwrap();
+        // XFS gives blocks back a while after.
+        for _ in 0..100 {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            scratch.sync().unwrap();
+            let free = space_map(&fs).unwrap().free;
+            if free.len() > 900 {
+                return (fs, free);
+            }
+        }
+        panic!("the files that were removed are still there");
+    }
+
+    /// Some of the holes.
+    fn region(fs: &Filesystem, grounds: &Grounds) -> Vec<PhysRange> {
+        let free = space_map(fs).unwrap().free.into_iter();
+        let holes = free.filter(|run| grounds.can_hold(*run) && run.len == HOLE);
+        let region: Vec<_> = holes.skip(100).take(500).collect();
+        assert_eq!(region.len(), 500);
+        region
+    }
 
     #[test]
     fn loop_a_balloon_takes_just_the_free_runs_of_a_region() {
         let Some(scratch) = require(ScratchFs::builder("xfs", Bytes::mib(512)).build()) else {
             return;
         };
-        let write = |n: u32| {
-            std::fs::write(scratch.path().join(n.to_string()), vec![n as u8; 16 << 10]).unwrap();
-        };
-        (0..2000).for_each(write);
-        scratch.sync().unwrap();
-        for n in (0..2000).step_by(2) {
-            std::fs::remove_file(scratch.path().join(n.to_string())).unwrap();
-        }
-        let root = File::open(scratch.path()).unwrap();
-        let fs = crate::detect(&root, scratch.path()).unwrap();
-        let mut free = Vec::new();
-        // XFS gives blocks back a while after.
-        for _ in 0..100 {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            scratch.sync().unwrap();
-            free = space_map(&fs).unwrap().free;
-            if free.len() > 900 {
-                break;
-            }
-        }
+        let (fs, _) = with_holes(&scratch);
         let grounds = Grounds::of(&fs).unwrap().unwrap();
-        let region: Vec<_> = space_map(&fs).unwrap().free;
-        let region: Vec<_> = region
-            .into_iter()
-            .filter(|run| grounds.can_hold(*run) && run.len == Bytes::kib(16))
-            .skip(100)
-            .take(500)
-            .collect();
-        assert_eq!(region.len(), 500, "{} free runs", free.len());
+        let region = region(&fs, &grounds);
         let balloon = grounds.hold(&region).unwrap().unwrap();
-        assert_eq!(balloon.held(), Bytes::kib(16 * 500));
+        assert_eq!(balloon.held(), HOLE * 500);
         let after = space_map(&fs).unwrap().free;
         assert!(
             region
@@ -263,5 +291,51 @@ mod tests {
                 .all(|run| after.iter().all(|free| !free.overlaps(*run)))
         );
         drop(balloon);
+    }
+
+    /// A directory of somebody who has hints and a project for what is made in it.
+    #[test]
+    fn loop_a_balloon_takes_nothing_over_from_its_directory() {
+        let built = ScratchFs::builder("xfs", Bytes::mib(512)).build();
+        let Some(scratch) = require(built).filter(|_| require_program("xfs_io")) else {
+            return;
+        };
+        let (fs, _) = with_holes(&scratch);
+        inherit(scratch.path());
+        let grounds = Grounds::of(&fs).unwrap().unwrap();
+        let region = region(&fs, &grounds);
+        let before = space_map(&fs).unwrap();
+        let balloon = grounds.hold(&region).unwrap().unwrap();
+        assert_eq!(balloon.held(), HOLE * 500);
+        let after = space_map(&fs).unwrap();
+        // Its extents need blocks of a tree.
+        let taken = before.total().saturating_sub(after.total());
+        assert!(
+            taken < HOLE * 500 + Bytes::kib(256),
+            "{taken} are not free any more"
+        );
+        let attributes = Attributes::get(&balloon.file).unwrap();
+        assert_eq!(attributes.project(), 0);
+        assert!(attributes.flags().contains(Flags::NODEFRAG));
+        assert!(!attributes.flags().contains(Flags::EXTSIZE));
+        let status = rustix::fs::fstat(&balloon.file).unwrap();
+        assert_eq!((status.st_uid, status.st_gid), (0, 0));
+    }
+
+    /// Let everything that is made below have a project, a group and an extent size hint.
+    fn inherit(directory: &Path) {
+        let root = File::open(directory).unwrap();
+        // FS_XFLAG_PROJINHERIT (linux/fs.h)
+        let inherits = Flags::from_bits_retain(0x200);
+        let is = Attributes::get(&root).unwrap();
+        let with = is.with_flags(is.flags() | inherits).with_project(7);
+        with.set(&root).unwrap();
+        fchown(&root, Some(Uid::from_raw(1000)), Some(Gid::from_raw(1000))).unwrap();
+        rustix::fs::fchmod(&root, rustix::fs::Mode::from_raw_mode(0o2755)).unwrap();
+        let ran = Command::new("xfs_io")
+            .args(["-r", "-c", "extsize 1m"])
+            .arg(directory)
+            .status();
+        assert!(ran.unwrap().success());
     }
 }

@@ -184,7 +184,7 @@ pub(crate) fn of_round(done: &Totals, left: Option<&str>) -> Outcome {
 pub(crate) fn of_compact(done: &Compacted) -> Outcome {
     let (ended, why) = match done.end {
         CompactEnd::Stopped(cause) => (End::Stopped, Some(cause.as_str())),
-        CompactEnd::Budget => (End::Stopped, Some("budget")),
+        CompactEnd::Budget | CompactEnd::Short => (End::Stopped, Some(done.end.as_str())),
         CompactEnd::Whole | CompactEnd::Reached | CompactEnd::DryRun | CompactEnd::NoRegion => {
             (End::Done, None)
         }

@@ -4,12 +4,12 @@
 //! a row, and what lies before that is given back before anything is moved. Nothing more is written for
 //! it.
 
-use std::{fs::File, path::PathBuf};
+use std::{fs::File, io, path::PathBuf};
 
 use indef_core::{SkipReason, layout::Row};
-use linux_abi::fiemap::Mapper;
+use linux_abi::{fiemap::Mapper, fsxattr::Attributes};
 use rustix::{
-    fs::{FallocateFlags, OFlags, fallocate},
+    fs::{FallocateFlags, Gid, OFlags, fallocate, fchown, fstat},
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange};
@@ -72,7 +72,11 @@ impl Donor {
 
     /// Allocate `len` bytes in `most` pieces outside of the region that is vacated. Blocks inside that the kernel
     /// gives first stay with the donor, before its base, and the donor is kept: nobody else gets them, and the
-    /// kernel does not give them again.
+    /// kernel does not give them again. Those outside that are no good are given back.
+    ///
+    /// As the donor stays long, it is root's own, whoever owns the directory: no group and no project is charged for
+    /// it. And the last free blocks are left to others: an allocation that fails for want of space has taken all that
+    /// there was (`ext4_alloc_file_blocks`, fs/ext4/extents.c, v6.18).
     pub(super) fn allocate_outside(
         target: &Target,
         fallbacks: &[PathBuf],
@@ -81,15 +85,22 @@ impl Donor {
         mapper: &mut Mapper,
     ) -> Result<Self, Refusal> {
         let file = create(target, fallbacks)?;
+        make_own(&file).map_err(|error| target.error("prepare a donor", None, error))?;
         if !kept.keep(&file) {
             return Err(SkipReason::NoPlace.into());
         }
         let mut part = FileRange::new(0, len.get());
-        let mut elsewhere = Vec::new();
+        // Blocks outside that are no good: kept until the end, as they would be found again.
+        let (mut elsewhere, mut tries) = (Vec::new(), 0);
         let mut found = Err(SkipReason::NoPlace.into());
         for _ in 0..LANDINGS {
             let FileRange { start, len } = part;
+            if !leaves_some(&file, len) {
+                found = Err(SkipReason::NoSpace.into());
+                break;
+            }
             if let Err(errno) = fallocate(&file, FallocateFlags::empty(), start.get(), len.get()) {
+                elsewhere.push(part);
                 found = Err(refuse(target, "allocate new blocks", errno));
                 break;
             }
@@ -100,9 +111,13 @@ impl Donor {
                     break;
                 }
                 elsewhere.push(part);
-                if elsewhere.len() == TRIES {
+                tries += 1;
+                if tries == TRIES {
                     break;
                 }
+            } else {
+                let outside = layout.clipped(part).filter(|extent| aim.allows([*extent]));
+                elsewhere.extend(outside.map(|extent| extent.range()));
             }
             part.start = part.end().align_up(page());
         }
@@ -205,6 +220,24 @@ fn has_plenty(file: &File, len: Bytes) -> bool {
         .is_ok_and(|space| space.free.get() / 2 > len.get().saturating_add(space.total.get() / 20))
 }
 
+/// Whether enough is left to others when `len` bytes are taken for a moment.
+fn leaves_some(file: &File, len: Bytes) -> bool {
+    const LEAST_PCT: f64 = 2.5;
+    Space::of(file).is_ok_and(|space| space.allows(len, LEAST_PCT))
+}
+
+/// Undo what a new file has inherited from its directory and would charge others with.
+fn make_own(file: &File) -> io::Result<()> {
+    if fstat(file)?.st_gid != 0 {
+        fchown(file, None, Some(Gid::ROOT))?;
+    }
+    let is = Attributes::get(file)?;
+    match is.project() {
+        0 => Ok(()),
+        _ => is.with_project(0).set(file),
+    }
+}
+
 /// Create a donor in the file's own directory, so that it is allocated near it and inherits the
 /// same project; else in any of `fallbacks` on the same file system where the user may.
 pub(super) fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Refusal> {
@@ -243,5 +276,109 @@ pub(super) fn refuse(target: &Target, operation: &'static str, errno: Errno) -> 
         Errno::OPNOTSUPP => SkipReason::Unsupported.into(),
         Errno::TXTBSY => SkipReason::SwapFile.into(),
         errno => target.error(operation, None, errno).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use linux_abi::fsxattr::Flags;
+    use rustix::fs::{Mode, fchmod};
+    use scratch_fs::{ScratchFs, require};
+    use units::PhysRange;
+
+    use super::*;
+
+    fn target_in(scratch: &ScratchFs) -> Target {
+        let path = scratch.path().join("file");
+        fs::write(&path, vec![1; 64 << 10]).unwrap();
+        scratch.sync().unwrap();
+        Target::open(&path).unwrap()
+    }
+
+    /// A donor is kept, whatever became of it: what it holds outside of the region is missing elsewhere for nothing.
+    #[test]
+    fn loop_a_donor_that_found_no_place_holds_nothing() {
+        let built = ScratchFs::builder("ext4", Bytes::mib(64))
+            .mkfs_args(["-m", "0"])
+            .build();
+        let Some(scratch) = require(built) else {
+            return;
+        };
+        let target = target_in(&scratch);
+        // What is free lies in holes of 16 KiB.
+        let (full, hole) = (File::create(scratch.path().join("full")).unwrap(), 16 << 10);
+        let size = scratch.free().unwrap().get() / hole * hole;
+        let size = size - (1 << 20);
+        fallocate(&full, FallocateFlags::empty(), 0, size).unwrap();
+        let punch = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+        for at in (0..size).step_by(2 * hole as usize) {
+            fallocate(&full, punch, at, hole).unwrap();
+        }
+        scratch.sync().unwrap();
+        let root = File::open(scratch.path()).unwrap();
+        let fs = crate::detect(&root, scratch.path()).unwrap();
+        let holes = crate::space_map(&fs).unwrap().free;
+        let middle = holes[holes.len() / 2].start;
+        let free = scratch.free().unwrap().get();
+        let region = PhysRange::between(middle, middle + Bytes::mib(8));
+        let nowhere = PhysRange::new(1 << 50, 1 << 20);
+        // More than a hole, most of what there is, so that a second try gets no more, and more than there is.
+        for len in [2 << 20, free / 4 * 3, free + (1 << 20)] {
+            for region in [region, nowhere] {
+                let (aim, kept) = (Aim::new(Some(region)), Kept::default());
+                let none = Donor::allocate_outside(
+                    &target,
+                    &[],
+                    (aim, &kept),
+                    (Bytes(len & !4095), 1),
+                    &mut Mapper::default(),
+                );
+                assert!(matches!(none, Err(Refusal::Skip(_))), "{len}: {none:?}");
+                scratch.sync().unwrap();
+                let now = crate::space_map(&fs).unwrap().free;
+                let outside = |free: &[PhysRange]| -> Bytes {
+                    let outside = free.iter().filter(|run| !region.overlaps(**run));
+                    outside.map(|run| run.len).sum()
+                };
+                let (was, is) = (outside(&holes), outside(&now));
+                assert!(is + Bytes::kib(128) >= was, "{len}: {was} free, now {is}");
+                drop(kept);
+                scratch.sync().unwrap();
+            }
+        }
+    }
+
+    /// A directory whose group, and project, whatever is made in it belongs to.
+    #[test]
+    fn loop_a_donor_that_is_kept_is_charged_to_nobody() {
+        let builder = ScratchFs::builder("ext4", Bytes::mib(64));
+        let projects = builder.clone().mkfs_args(["-O", "project,quota"]);
+        // Not every kernel has quotas.
+        let built = projects.build().or_else(|_| builder.build());
+        let Some(scratch) = require(built) else {
+            return;
+        };
+        let root = File::open(scratch.path()).unwrap();
+        let is = Attributes::get(&root).unwrap();
+        // FS_XFLAG_PROJINHERIT (linux/fs.h)
+        let inherits = Flags::from_bits_retain(0x200);
+        let of_project = is.with_flags(is.flags() | inherits).with_project(7);
+        let project = if of_project.set(&root).is_ok() { 7 } else { 0 };
+        fchown(&root, None, Some(Gid::from_raw(1000))).unwrap();
+        fchmod(&root, Mode::from_raw_mode(0o2755)).unwrap();
+        let target = target_in(&scratch);
+        assert_eq!(target.gid, 1000);
+        assert_eq!(Attributes::get(&target.file).unwrap().project(), project);
+        let (aim, kept) = (
+            Aim::new(Some(PhysRange::new(1 << 50, 1 << 20))),
+            Kept::default(),
+        );
+        let len = Bytes::kib(64);
+        let mapper = &mut Mapper::default();
+        let donor = Donor::allocate_outside(&target, &[], (aim, &kept), (len, 1), mapper).unwrap();
+        assert_eq!(Attributes::get(&donor.file).unwrap().project(), 0);
+        assert_eq!(fstat(&donor.file).unwrap().st_gid, 0);
     }
 }

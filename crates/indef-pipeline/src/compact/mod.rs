@@ -13,14 +13,18 @@
 //! free run elsewhere, are found by a dry run before anything moves, and the region is then chosen without them.
 //!
 //! While a region is emptied, its free space is held where the file system allows it ([`Grounds`]), the engines
-//! put no data there, and keep what they moved away until the round ends.
+//! put no data there, and keep what they moved away until the round ends. That is space which others miss meanwhile:
+//! a region is no longer than what is free beyond the share that stays free, and all of it is let go when half of that
+//! share is used up ([`Pressure`]).
 
+mod pressure;
 mod region;
 mod result;
 mod survey;
 
 use std::{
     collections::HashSet,
+    fs::File,
     io,
     path::PathBuf,
     thread,
@@ -35,11 +39,12 @@ use indef_engine::{
     run::{Observer, Reason, RunOptions, StopCause, run_beneath},
 };
 use indef_fs::{
-    Balloon, EngineOptions, FileSystemKey, Filesystem, FsKind, Grounds, Refusal, Roots, SpaceMap,
-    relocator, space_map,
+    Balloon, EngineOptions, FileSystemKey, Filesystem, FsKind, Grounds, Refusal, Roots, Space,
+    SpaceMap, relocator, space_map,
 };
 use rustix::{
     fs::syncfs,
+    io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::{CapabilitySet, capabilities},
 };
@@ -47,6 +52,7 @@ use units::{Bytes, PhysRange};
 
 pub use self::result::{CompactEnd, Compacted, InTheWay, Staying};
 use self::{
+    pressure::Pressure,
     region::{Chosen, Limits, NoRegion},
     survey::Survey,
 };
@@ -145,6 +151,10 @@ impl Compactor<'_> {
     ) -> Result<(), Error> {
         let most = Bytes(done.wanted.get().saturating_mul(MOST_PER_BYTE));
         let budget = self.options.budget.map_or(most, |budget| budget.min(most));
+        let mount = fs.mount.as_ref().ok_or(Errno::OPNOTSUPP);
+        let root = mount
+            .and_then(|mount| mount.open(fs.dev))
+            .map_err(|errno| self.cannot(fs, io::Error::from(errno).into()))?;
         // Files that refused.
         let mut stuck = HashSet::new();
         done.end = CompactEnd::NoRegion;
@@ -153,7 +163,8 @@ impl Compactor<'_> {
             let mut survey = self.survey(fs, &roots, &stuck)?;
             let grounds = Grounds::of(fs).map_err(|error| self.cannot(fs, error.into()))?;
             let left = budget.saturating_sub(done.bytes_written);
-            let chosen = self.choose(fs, &roots, &mut survey, grounds.as_ref(), done.wanted, left);
+            let space = (fs, &root, grounds.as_ref());
+            let chosen = self.choose(space, &roots, &mut survey, done.wanted, left);
             done.in_the_way = survey.in_the_way;
             done.excluded = survey.excluded;
             if self.cancel.is_cancelled() {
@@ -193,13 +204,25 @@ impl Compactor<'_> {
                 ..self.options
             };
             chosen.files.truncate(round_files);
-            let result = run_beneath(&roots, chosen.files, &options, self.cancel, self.observer);
-            drop(balloon);
+            let pressure = Pressure {
+                root: &root,
+                least_pct: self.options.min_free_pct / 2.0,
+                cancel: self.cancel,
+            };
+            let (result, is_short) = pressure
+                .beside(balloon, |cancel| {
+                    run_beneath(&roots, chosen.files, &options, cancel, self.observer)
+                })
+                .map_err(|error| self.cannot(fs, error.into()))?;
             let space =
                 settled(fs, region.place.len).map_err(|error| self.cannot(fs, error.into()))?;
             let refused = done.add(&result, &space, &mut stuck);
             if done.largest_after >= done.wanted {
                 done.end = CompactEnd::Reached;
+                return Ok(());
+            }
+            if is_short && !self.cancel.is_cancelled() {
+                done.end = CompactEnd::Short;
                 return Ok(());
             }
             if let Some(cause) = result.stopped {
@@ -216,10 +239,9 @@ impl Compactor<'_> {
     /// The region to empty: chosen again without the files that refuse, until all of it can move.
     fn choose(
         &self,
-        fs: &Filesystem,
+        (fs, root, grounds): (&Filesystem, &File, Option<&Grounds>),
         roots: &Roots,
         survey: &mut Survey,
-        grounds: Option<&Grounds>,
         wanted: Bytes,
         budget: Bytes,
     ) -> Result<Chosen, NoRegion> {
@@ -227,7 +249,7 @@ impl Compactor<'_> {
             let limits = Limits {
                 wanted,
                 budget,
-                keep_free: self.kept_free(fs),
+                spare: self.spare(root),
             };
             let chosen = region::choose(fs, survey, grounds, &limits)?;
             let options = RunOptions {
@@ -254,12 +276,11 @@ impl Compactor<'_> {
         }
     }
 
-    fn kept_free(&self, fs: &Filesystem) -> Bytes {
-        let mount = fs.mount.as_ref().and_then(|mount| mount.open(fs.dev).ok());
-        let total = mount.and_then(|root| indef_fs::Space::of(&root).ok());
-        let share = self.options.min_free_pct / 100.0;
-        total.map_or(Bytes::ZERO, |space| {
-            Bytes((space.total.get() as f64 * share) as u64)
+    /// What may be held or taken now.
+    fn spare(&self, root: &File) -> Bytes {
+        let space = Space::of(root);
+        space.map_or(Bytes::ZERO, |space| {
+            space.to_take(self.options.min_free_pct)
         })
     }
 
@@ -347,7 +368,7 @@ impl Compactor<'_> {
 }
 
 /// The space of a file system once everything is written back and what was deleted is freed: when there is a free
-/// run of `awaited` bytes, or nothing changes any more.
+/// run of `awaited` bytes, or what is free hardly grows any more. It may change all the time, as files are in use.
 fn settled(fs: &Filesystem, awaited: Bytes) -> io::Result<SpaceMap> {
     let mount = fs.mount.as_ref().map(|mount| mount.open(fs.dev));
     if let Some(Ok(root)) = &mount {
@@ -367,10 +388,8 @@ fn settled(fs: &Filesystem, awaited: Bytes) -> io::Result<SpaceMap> {
             syncfs(root)?;
         }
         let now = space_map(fs)?;
-        same = match now.free == space.free {
-            true => same + 1,
-            false => 0,
-        };
+        let hardly = space.total() + Bytes(space.total().get() / 256);
+        same = if now.total() <= hardly { same + 1 } else { 0 };
         space = now;
     }
     Ok(space)

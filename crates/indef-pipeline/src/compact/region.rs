@@ -25,8 +25,9 @@ pub(super) struct Limits {
     pub(super) wanted: Bytes,
     /// Bytes that may be written.
     pub(super) budget: Bytes,
-    /// Bytes that stay free.
-    pub(super) keep_free: Bytes,
+    /// Free bytes that others can do without for a while: while a region is emptied, all that is free in it is held, and
+    /// what moves has its old blocks and its new ones.
+    pub(super) spare: Bytes,
 }
 
 /// Why there is no region.
@@ -79,9 +80,8 @@ pub(super) fn choose(
     for wanted in lengths(limits.wanted).take_while(|wanted| *wanted > longest) {
         if let Some(region) = cheapest_region(&free, &movable, wanted) {
             let gained = region.place.len.saturating_sub(longest);
-            let outside = survey.space.total().saturating_sub(region.free);
             let is_worth = region.to_move.get() / 2 <= gained.get();
-            let has_room = outside >= region.to_move + limits.keep_free;
+            let has_room = region.place.len <= limits.spare;
             if is_worth && has_room && region.to_move <= limits.budget {
                 return Ok(plan(fs, survey, region));
             }

@@ -27,6 +27,8 @@ pub enum CompactEnd {
     NoRegion,
     /// The budget is spent.
     Budget,
+    /// Others needed the space: what was held was let go.
+    Short,
     /// Somebody asked to stop, or the time is over.
     Stopped(StopCause),
 }
@@ -41,6 +43,7 @@ impl CompactEnd {
             Self::DryRun => "dry-run",
             Self::NoRegion => "no-region",
             Self::Budget => "budget",
+            Self::Short => "space-short",
             Self::Stopped(_) => "stopped",
         }
     }

@@ -16,7 +16,7 @@ pub(super) struct CompactRest {
     path: PathJson,
     fs: String,
     dry_run: bool,
-    /// `whole`, `reached`, `dry-run`, `no-region`, `budget` or `stopped`.
+    /// `whole`, `reached`, `dry-run`, `no-region`, `budget`, `space-short` or `stopped`.
     ended: &'static str,
     stopped: Option<&'static str>,
     wanted_bytes: Bytes,
@@ -70,8 +70,11 @@ impl CompactRest {
             ended: done.end.as_str(),
             stopped: match done.end {
                 CompactEnd::Stopped(cause) => Some(cause.as_str()),
-                CompactEnd::Budget => Some("budget"),
-                _ => None,
+                CompactEnd::Budget | CompactEnd::Short => Some(done.end.as_str()),
+                CompactEnd::Whole
+                | CompactEnd::Reached
+                | CompactEnd::DryRun
+                | CompactEnd::NoRegion => None,
             },
             wanted_bytes: done.wanted,
             free_bytes: done.free,

@@ -83,7 +83,7 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
         printed => printed.context(UNPRINTED)?,
     }
     Ok(match done.end {
-        CompactEnd::Stopped(_) | CompactEnd::Budget => Outcome::Stopped,
+        CompactEnd::Stopped(_) | CompactEnd::Budget | CompactEnd::Short => Outcome::Stopped,
         CompactEnd::Whole | CompactEnd::Reached | CompactEnd::DryRun | CompactEnd::NoRegion => {
             Outcome::Done
         }

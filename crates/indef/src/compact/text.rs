@@ -53,6 +53,10 @@ pub(super) fn write(
             done.wanted
         ),
         CompactEnd::Budget => format!("{}; the budget allows no more", reached(done)),
+        CompactEnd::Short => format!(
+            "{}; others needed the free space, and what was held of it was let go: run again when there is more",
+            reached(done)
+        ),
         CompactEnd::Stopped(StopCause::TimeLimit) => {
             format!(
                 "{}; stopped by the time limit, run again to go on",

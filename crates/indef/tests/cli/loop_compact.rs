@@ -9,12 +9,13 @@ use std::{
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
     fs::{FallocateFlags, fallocate},
-    process::Signal,
+    io::Errno,
+    process::{Pid, Signal, kill_process},
 };
 use scratch_fs::{ScratchFs, ScratchFsBuilder, require, require_xfsprogs};
 use serde_json::Value;
@@ -477,6 +478,101 @@ fn loop_writers_go_on_beside_it() {
     }
 }
 
+/// Somebody fills the file system up while a region is emptied. What is held must not be what is missing.
+#[test]
+fn loop_others_get_the_space_that_is_held() {
+    for kind in ["xfs", "ext4"] {
+        let Some((mut scratch, files)) = aged(builder(kind)) else {
+            continue;
+        };
+        // Reading changes access times, the first time.
+        let bytes = contents(&scratch);
+        let before = facts(&files);
+        let free = |scratch: &ScratchFs| scratch.free().unwrap().get();
+        let at_first = free(&scratch);
+        // It would take minutes.
+        let child = spawn(
+            indef()
+                .args(["compact", "--json", "--want", "64MiB", "--rate", "256KiB"])
+                .arg(scratch.path()),
+        );
+        let soon = || Instant::now() + Duration::from_secs(60);
+        let deadline = soon();
+        while free(&scratch) + 4 * MIB > at_first {
+            assert!(Instant::now() < deadline, "{kind}: nothing is held");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let path = scratch.path().join("somebody");
+        let somebody = File::create(&path).unwrap();
+        let (is_over, pid) = (AtomicBool::new(false), Pid::from_child(&child));
+        let ran = thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut at, deadline) = (0, soon());
+                while !is_over.load(Ordering::Relaxed) && Instant::now() < deadline {
+                    match fallocate(&somebody, FallocateFlags::empty(), at, SIZE) {
+                        Ok(()) => at += SIZE,
+                        Err(errno) => {
+                            assert_eq!(errno, Errno::NOSPC);
+                            thread::sleep(Duration::from_millis(20));
+                        }
+                    }
+                }
+                if !is_over.load(Ordering::Relaxed) {
+                    kill_process(pid, Signal::KILL).unwrap();
+                }
+            });
+            let ran = ended(child);
+            is_over.store(true, Ordering::Relaxed);
+            ran
+        });
+        assert_eq!(ran.status, 3, "{kind}: {}", ran.err);
+        let done = ran.json();
+        assert_eq!(done["ended"], "space-short", "{kind}: {}", rest_of(&ran));
+        assert_eq!(done["stopped"], "space-short", "{kind}");
+        settle(&scratch);
+        let (left, taken) = (free(&scratch), somebody.metadata().unwrap().blocks() * 512);
+        assert!(
+            left + taken + 2 * MIB >= at_first,
+            "{kind}: {at_first} were free, now {left}, and somebody has {taken}"
+        );
+        drop(somebody);
+        fs::remove_file(&path).unwrap();
+        unchanged(&before, &files);
+        are_whole(&scratch, &bytes);
+        scratch.fsck().unwrap();
+    }
+}
+
+#[test]
+fn loop_files_that_vanish_are_no_matter() {
+    for kind in ["xfs", "ext4"] {
+        let Some((mut scratch, files)) = aged(builder(kind)) else {
+            continue;
+        };
+        let mut bytes = contents(&scratch);
+        let told = compact(&["--want", "48MiB", "--dry-run"], scratch.path()).json();
+        assert!(number(&told, "files_in_region") > 500, "{told}");
+        let child = spawn(
+            indef()
+                .args(["compact", "--json", "--want", "48MiB", "--rate", "16MiB"])
+                .arg(scratch.path()),
+        );
+        // All over the device, while they are moved.
+        for path in files.iter().step_by(3) {
+            fs::remove_file(path).unwrap();
+            bytes.remove(path);
+            thread::sleep(Duration::from_micros(500));
+        }
+        let ran = ended(child);
+        assert_eq!(ran.status, 0, "{kind}: {ran:?}");
+        let done = ran.json();
+        assert_eq!(number(&done, "files_failed"), 0, "{kind}: {ran:?}");
+        are_whole(&scratch, &bytes);
+        settle(&scratch);
+        scratch.fsck().unwrap();
+    }
+}
+
 #[test]
 fn loop_what_cannot_move_is_told_and_gone_around() {
     let Some((mut scratch, files)) = aged(builder("xfs")) else {
@@ -552,6 +648,15 @@ fn loop_other_file_systems_and_other_users_are_refused() {
             .arg(scratch.path())
             .ran();
         refused(&ran, &["root"]);
+        let set = |mode| {
+            let mut mount = Command::new("mount");
+            let mount = mount.args(["-o", &format!("remount,{mode}")]);
+            assert!(mount.arg(scratch.path()).status().unwrap().success());
+        };
+        set("ro");
+        let ran = compact(&["--want", "60MiB"], scratch.path());
+        set("rw");
+        refused(&ran, &["read-only"]);
         // Without a journal nothing can be moved there.
         let builder = ScratchFs::builder("ext4", Bytes::mib(64));
         if let Some(bare) = require(builder.mkfs_args(["-O", "^has_journal"]).build()) {
