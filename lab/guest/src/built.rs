@@ -15,6 +15,7 @@ use crate::{
     error::output_of,
     image,
     kernel::{LAYOUT, write_all},
+    parsers::Parsers,
     patched, programs,
     recipe::Patch,
 };
@@ -55,7 +56,7 @@ impl Flavour {
         if let Some(kernel) = self.cached(cache) {
             return Ok(kernel);
         }
-        for program in ["make", "gcc-12", "flex", "bison", "bc"] {
+        for program in ["make", "gcc-12", "bc"] {
             if programs::find(Path::new(program)).is_none() {
                 return Err(LabError::missing(format!("{program} is not installed")));
             }
@@ -112,6 +113,7 @@ struct Build<'a> {
     /// The part of the source that modules need.
     source: PathBuf,
     busybox: PathBuf,
+    parsers: Parsers,
 }
 
 impl<'a> Build<'a> {
@@ -120,6 +122,7 @@ impl<'a> Build<'a> {
         let packages = Packages::of(&RELEASE.suites(), &apt)?;
         let root = apt.join("root");
         let package = format!("linux-source-{RELEASE}");
+        let parsers = Parsers::of(&packages, &work.join("parsers"))?;
         packages.unpack("busybox-static", &root)?;
         packages.unpack(&format!("{package}/{}", RELEASE.suite()), &root)?;
         let archive = root.join(format!("usr/src/{package}.tar.xz"));
@@ -140,6 +143,7 @@ impl<'a> Build<'a> {
             tree,
             source,
             busybox: root.join("bin/busybox"),
+            parsers,
         })
     }
 
@@ -213,6 +217,7 @@ impl<'a> Build<'a> {
             .arg("CC=gcc-12")
             .arg(format!("LOCALVERSION=-{}", self.flavour.key()))
             .env("LC_ALL", "C");
+        self.parsers.tell(&mut make);
         make
     }
 

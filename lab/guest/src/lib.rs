@@ -43,6 +43,7 @@ mod kernel;
 mod machine;
 pub mod modules;
 mod outcome;
+mod parsers;
 mod patched;
 mod programs;
 mod recipe;
