@@ -56,6 +56,7 @@ impl Group {
         vec![
             Self::on(Ext4JournalApart, "figure 12", published),
             Self::on(Ext4JournalApart, "figure 3", Case::fragments()),
+            Self::on(Ext4JournalApart, "figure 7", Case::units()),
             Self::on(Ext4, "figure 12", [pieces(), Case::programs()].concat()),
             Self::on(F2fs, "figure 12", pieces()),
             // As much to spare as the profile says.
@@ -127,13 +128,28 @@ fn add(report: &mut Report, group: &str, name: &str, reading: usize, runs: &[Com
     figure("contiguous_mib_per_s", &|run| {
         run.contiguous.speeds[reading]
     });
+    figure("pages_per_granule_contiguous", &|run| {
+        run.contiguous.place.pages_per_granule
+    });
+    figure("busiest_die_contiguous", &|run| {
+        run.contiguous.place.busiest_die
+    });
     for (of, way) in ["without", "with"].into_iter().enumerate() {
         figure(way, &|run| run.share(&run.written[of], reading));
         figure(&format!("times_{way}"), &|run| {
             1.0 / run.share(&run.written[of], reading)
         });
+        figure(&format!("{way}_mib_per_s"), &|run| {
+            run.written[of].speeds[reading]
+        });
         figure(&format!("extents_{way}"), &|run| {
             run.written[of].extents as f64
+        });
+        figure(&format!("pages_per_granule_{way}"), &|run| {
+            run.written[of].place.pages_per_granule
+        });
+        figure(&format!("busiest_die_{way}"), &|run| {
+            run.written[of].place.busiest_die
         });
     }
     figure("hints", &|run| run.written[1].hints.given as f64);

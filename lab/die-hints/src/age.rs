@@ -3,17 +3,15 @@
 
 use flash_model::{
     Command, Device, Placement, Span,
-    ftl::{Ftl, PhysPage, WearReport},
+    ftl::{PhysPage, WearReport},
 };
 use workloads::Numbers;
 
 use crate::{
     inside::GRANULE,
-    model::{NAMESPACE, idle, submit},
+    model::{PAGE, ftl, idle, submit},
+    place::pages,
 };
-
-/// The unit in which the device maps.
-const PAGE: u64 = 4096;
 
 /// The work of the device meanwhile, and its state afterwards.
 #[derive(Clone, Copy, Debug)]
@@ -58,15 +56,10 @@ pub(crate) fn overwrite_others(device: &mut Device, files: &[Vec<Span>], times: 
     }
 }
 
-fn ftl(device: &Device) -> &Ftl {
-    device.ftl(NAMESPACE).expect("it is conventional")
-}
-
 /// The flash page of each logical page of the files.
 fn places(device: &Device, files: &[Vec<Span>]) -> Vec<Option<PhysPage>> {
-    let extents = files.iter().flatten();
-    let pages = extents.flat_map(|span| span.offset / PAGE..span.end() / PAGE);
-    pages.map(|page| ftl(device).read(page)).collect()
+    let files = files.iter();
+    files.flat_map(|extents| pages(device, extents)).collect()
 }
 
 /// The granules of a namespace of so many logical pages that hold nothing of these files.

@@ -21,6 +21,18 @@ const FILES: u64 = 200;
 /// Appends to each file in the mean: 128 KiB become the 600 KB of the paper with 32 KiB each.
 const APPENDS: u64 = 15;
 
+/// Figure 7's readings: name, unit, depth.
+const UNITS: [(&str, u64, usize); 8] = [
+    ("32 KiB, depth 1", 32 * KIB, 1),
+    ("64 KiB, depth 1", 64 * KIB, 1),
+    ("128 KiB, depth 1", 128 * KIB, 1),
+    ("256 KiB, depth 1", 256 * KIB, 1),
+    ("32 KiB, depth 32", 32 * KIB, 32),
+    ("64 KiB, depth 32", 64 * KIB, 32),
+    ("128 KiB, depth 32", 128 * KIB, 32),
+    ("256 KiB, depth 32", 256 * KIB, 32),
+];
+
 /// One way to write, and the same data written at once.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -61,8 +73,8 @@ impl Case {
     pub fn fragments() -> Vec<Self> {
         let at_once = |depth| Reading {
             call: FILE,
-            threads: 1,
             depth,
+            ..Reading::FIGURE_12
         };
         let of = |count: u64| Self {
             name: format!("{count} fragments"),
@@ -78,6 +90,29 @@ impl Case {
         [8, 32, 64, 128, 256].map(of).into()
     }
 
+    /// Figure 7: a file read in units of a granule up to the longest command, one after the other and 32 at a
+    /// time; contiguous, and in pieces.
+    #[must_use]
+    pub fn units() -> Vec<Self> {
+        let readings = UNITS.map(|(name, unit, depth)| {
+            let call = if depth == 1 { unit } else { FILE };
+            let reading = Reading {
+                call,
+                threads: 1,
+                depth,
+                command: unit,
+            };
+            (name, reading)
+        });
+        let append = Self::pieces("fdatasync").into_iter().next();
+        let units = append.map(|case| Self {
+            readings: readings.into(),
+            published: None,
+            ..case
+        });
+        units.into_iter().collect()
+    }
+
     /// A SQLite database and two file servers.
     #[must_use]
     pub fn programs() -> Vec<Self> {
@@ -86,7 +121,7 @@ impl Case {
         let reading = |call, threads| Reading {
             call,
             threads,
-            depth: Reading::FIGURE_12.depth,
+            ..Reading::FIGURE_12
         };
         let readings = |threads| {
             vec![

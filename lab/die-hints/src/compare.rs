@@ -8,6 +8,7 @@ use crate::{
     age::Aged,
     case::Case,
     lab::{Files, Lab},
+    place::Place,
     system::FileSystem,
 };
 
@@ -19,6 +20,8 @@ pub struct Outcome {
     pub extents: usize,
     /// Hints of the writes.
     pub hints: HintStats,
+    /// Where the files lie.
+    pub place: Place,
     /// Reading them on the idle device.
     pub speeds: Vec<f64>,
     /// The same with the first reading after all else was overwritten, if that was asked for.
@@ -79,6 +82,7 @@ impl Lab {
         Outcome {
             extents: files.extents.iter().map(Vec::len).sum(),
             hints: files.hints,
+            place: self.place(files),
             speeds: readings
                 .map(|(_, reading)| speed(self.read(files, *reading)))
                 .collect(),

@@ -16,6 +16,7 @@ use crate::{
     age::{Aged, overwrite_others},
     inside::{GRANULE, Written},
     model::NAMESPACE,
+    place::Place,
     read::Reading,
     replay::again,
     system::FileSystem,
@@ -254,6 +255,12 @@ impl Lab {
         let mut model = self.device.model();
         let aged = overwrite_others(&mut model, &files.extents, times);
         (reading.time(&mut model, &files.extents), aged)
+    }
+
+    /// Where these files lie on the flash.
+    #[must_use]
+    pub fn place(&self, files: &Files) -> Place {
+        Place::of(&self.device.model(), &files.extents)
     }
 
     /// Run this crate's program in the guest with these words, without the folder; returns its output.

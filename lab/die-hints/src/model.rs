@@ -1,13 +1,21 @@
 //! Commands to a copy of the device's model, in its own time.
 
-use flash_model::{Command, Device, Span};
+use flash_model::{Command, Device, Span, ftl::Ftl};
 use units::Nanos;
 
 /// The largest command: the emulator's MDTS is 6, in units of 4 KiB (NVMeVirt, `ssd_config.h`).
-const COMMAND: u64 = 256 << 10;
+pub(crate) const COMMAND: u64 = 256 << 10;
+
+/// The unit in which the device maps.
+pub(crate) const PAGE: u64 = 4096;
 
 /// The namespace with the files.
 pub(crate) const NAMESPACE: usize = 0;
+
+/// What the device has decided about places.
+pub(crate) fn ftl(device: &Device) -> &Ftl {
+    device.ftl(NAMESPACE).expect("it is conventional")
+}
 
 /// Submits a command; returns when it is done. Time goes on until that is known.
 pub(crate) fn submit(device: &mut Device, now: Nanos, command: &Command<'_>) -> Nanos {
@@ -24,8 +32,8 @@ pub(crate) fn idle(device: &mut Device) -> Nanos {
 }
 
 /// The commands that read the `len` bytes at `start` of a file: one for each extent, or several where it
-/// is longer than a command can be. Extents that touch are one.
-pub(crate) fn commands(extents: &[Span], start: u64, len: u64) -> Vec<Span> {
+/// is longer than `longest`. Extents that touch are one.
+pub(crate) fn commands(extents: &[Span], start: u64, len: u64, longest: u64) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut at = 0;
     for extent in extents {
@@ -41,10 +49,10 @@ pub(crate) fn commands(extents: &[Span], start: u64, len: u64) -> Vec<Span> {
         at += extent.len;
     }
     let cut = |span: Span| {
-        let offsets = (span.offset..span.end()).step_by(COMMAND as usize);
+        let offsets = (span.offset..span.end()).step_by(longest as usize);
         offsets.map(move |offset| Span {
             offset,
-            len: COMMAND.min(span.end() - offset),
+            len: longest.min(span.end() - offset),
         })
     };
     spans.into_iter().flat_map(cut).collect()
@@ -61,11 +69,15 @@ mod tests {
             spans.map(|&(offset, len)| Span { offset, len }).collect()
         };
         let extents = spans(&[(0, 8), (8, 8), (100, 8)]);
-        assert_eq!(commands(&extents, 4, 16), spans(&[(4, 12), (100, 4)]));
+        assert_eq!(
+            commands(&extents, 4, 16, COMMAND),
+            spans(&[(4, 12), (100, 4)])
+        );
         let long = spans(&[(0, COMMAND + 8)]);
         assert_eq!(
-            commands(&long, 4, COMMAND + 4),
+            commands(&long, 4, COMMAND + 4, COMMAND),
             spans(&[(4, COMMAND), (4 + COMMAND, 4)])
         );
+        assert_eq!(commands(&extents, 0, 12, 8), spans(&[(0, 8), (8, 4)]));
     }
 }

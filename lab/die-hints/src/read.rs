@@ -8,7 +8,7 @@ use std::{
 use flash_model::{Command, Device, Span};
 use units::Nanos;
 
-use crate::model::{commands, idle, submit};
+use crate::model::{COMMAND, commands, idle, submit};
 
 /// How files are read.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct Reading {
     pub threads: usize,
     /// Commands of a thread that are under way at the same time.
     pub depth: usize,
+    /// The longest command.
+    pub command: u64,
 }
 
 impl Reading {
@@ -28,6 +30,7 @@ impl Reading {
         call: 1 << 20,
         threads: 1,
         depth: 1023,
+        command: COMMAND,
     };
 
     /// Returns the time that the device takes to read these files, when it has nothing else to do.
@@ -91,7 +94,7 @@ impl<'a> Thread<'a> {
             if len == 0 {
                 return None;
             }
-            self.waiting = commands(self.extents, self.asked, len).into();
+            self.waiting = commands(self.extents, self.asked, len, how.command).into();
             self.asked += len;
         }
         while self.flying.len() < how.depth

@@ -61,10 +61,16 @@ fn compare(lab: &Lab, system: FileSystem, case: &Case, age: Option<u64>) -> (Com
         );
     }
     let [without, with] = &found.written;
-    println!(
-        "{} extents contiguous, {} without, {} with; {:?}",
-        found.contiguous.extents, without.extents, with.extents, with.hints
-    );
+    for (way, outcome) in [
+        ("contiguous", &found.contiguous),
+        ("without", without),
+        ("with", with),
+    ] {
+        println!(
+            "{way}: {} extents, {:?}; {:?}",
+            outcome.extents, outcome.place, outcome.hints
+        );
+    }
     for of in [&found.contiguous, without] {
         assert_eq!(of.hints.given, 0, "{case}: nobody asked for hints");
     }
@@ -134,6 +140,20 @@ fn vm_fragments_are_read_as_fast_as_a_contiguous_file() {
         for case in &cases {
             let (_, [without, with]) = compare(lab, FileSystem::Ext4JournalApart, case, None);
             assert!(without < with, "{case}: {without} {with}");
+        }
+    });
+}
+
+/// Figure 7: however long the commands are, and however many of them are under way.
+#[test]
+fn vm_units_are_read_as_fast_as_those_of_a_contiguous_file() {
+    with_lab(|lab| {
+        for case in &Case::units() {
+            let (found, _) = compare(lab, FileSystem::Ext4JournalApart, case, None);
+            for (number, (name, _)) in case.readings.iter().enumerate() {
+                let share = found.share(&found.written[1], number);
+                assert!(share > 0.98, "{case}, {name}: {share}");
+            }
         }
     });
 }
