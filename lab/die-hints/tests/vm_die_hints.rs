@@ -144,7 +144,8 @@ fn vm_fragments_are_read_as_fast_as_a_contiguous_file() {
     });
 }
 
-/// Figure 7: however long the commands are, and however many of them are under way.
+/// Figure 7, however long the commands are. One at a time, a unit in two extents is two commands, one after the
+/// other: hints cannot help that.
 #[test]
 fn vm_units_are_read_as_fast_as_those_of_a_contiguous_file() {
     with_lab(|lab| {
@@ -152,7 +153,8 @@ fn vm_units_are_read_as_fast_as_those_of_a_contiguous_file() {
             let (found, _) = compare(lab, FileSystem::Ext4JournalApart, case, None);
             for (number, (name, _)) in case.readings.iter().enumerate() {
                 let share = found.share(&found.written[1], number);
-                assert!(share > 0.98, "{case}, {name}: {share}");
+                let least = if name.ends_with("depth 1") { 0.9 } else { 0.98 };
+                assert!(share > least, "{case}, {name}: {share}");
             }
         }
     });
