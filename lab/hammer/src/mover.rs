@@ -115,8 +115,11 @@ impl<'a> Movers<'a> {
         resume: bool,
     ) -> Option<(Command, (u32, Signal))> {
         let root = &self.shared.root;
+        let compacts = self.shared.volume.compacts;
+        // It looks at the whole volume first.
+        let longest = if compacts { 7500 } else { 2500 };
         let end = (
-            rng.between(150, 2500) * self.slow,
+            rng.between(150, longest) * self.slow,
             rng.weighted(&[(3, Signal::TERM), (1, Signal::KILL)]),
         );
         let mut command = match self.mover {
@@ -130,7 +133,6 @@ impl<'a> Movers<'a> {
             Mover::Indef(program) => Command::new(program),
         };
         command.env("STATE_DIRECTORY", self.states.path().join(lane.to_string()));
-        let compacts = self.shared.volume.compacts;
         command.arg(if compacts { "compact" } else { "run" });
         command.args(["--json", "--progress", "never"]);
         let rate = rng.weighted(&[(2, "1MiB"), (4, "2MiB"), (4, "4MiB"), (3, "16MiB"), (2, "")]);

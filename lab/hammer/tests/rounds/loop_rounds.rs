@@ -173,8 +173,8 @@ fn loop_round_xfs_compact_dedupe() {
 }
 
 #[test]
-fn loop_cache_round_xfs_compact_commit() {
-    round_on("cache", "xfs-compact-commit");
+fn loop_round_xfs_compact_commit() {
+    round("xfs-compact-commit");
 }
 
 #[test]
@@ -210,6 +210,11 @@ fn loop_round_btrfs_raid1() {
 #[test]
 fn loop_cache_round_ext4() {
     round_on("cache", "ext4");
+}
+
+#[test]
+fn loop_cache_round_ext4_compact() {
+    round_on("cache", "ext4-compact");
 }
 
 #[test]
