@@ -145,11 +145,23 @@ fn aged(builder: ScratchFsBuilder) -> Option<(ScratchFs, Vec<PathBuf>)> {
     Some((scratch, files))
 }
 
-/// In how many extents a file of 64 MiB is born.
+/// In how many extents a file of 64 MiB is born. ext4 looks at all free pieces of a group meanwhile: at 200 of them, as
+/// it does by itself, it finds the run only where that lies before so many small ones.
 fn born_in(scratch: &ScratchFs) -> u64 {
+    let device = scratch.device().trim_start_matches("/dev/");
+    let to_scan = Path::new("/sys/fs/ext4")
+        .join(device)
+        .join("mb_max_to_scan");
+    let by_itself = fs::read(&to_scan);
+    if by_itself.is_ok() {
+        fs::write(&to_scan, "1000000").unwrap();
+    }
     let path = scratch.path().join("large");
     let file = File::create(&path).unwrap();
     fallocate(&file, FallocateFlags::empty(), 0, 64 * MIB).unwrap();
+    if let Ok(number) = by_itself {
+        fs::write(&to_scan, number).unwrap();
+    }
     let extents = scratch_fs::fragments(&file).unwrap();
     fs::remove_file(&path).unwrap();
     drop(file);
