@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aged;
 mod common;
 mod core;
 mod daemon;
@@ -59,6 +60,8 @@ pub enum Bench {
     Upkeep(Common),
     /// Files of Btrfs that snapshots share, against btrfs filesystem defragment -r: space, extents, time
     Shared(Common),
+    /// Files aged by a year of what people do with them: how fragmented, what moves, how fast it comes again
+    Aged(aged::AgedArgs),
     /// The part of a SQLite or RocksDB database that has to move
     Databases(Common),
     /// The cost of tracing for fio, at each layer
@@ -112,6 +115,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         | Bench::Databases(common)
         | Bench::Flashd(common)
         | Bench::Target(common) => common,
+        Bench::Aged(args) => &args.common,
         Bench::DieHints(args) => &args.common,
         Bench::Overhead(args) => &args.common,
         Bench::Writers(args) => &args.common,
@@ -153,6 +157,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Scan(_) => one("scan", &|report| scan::measure(common, report))?,
         Bench::Upkeep(_) => one("upkeep", &|report| upkeep::measure(common, report))?,
         Bench::Shared(_) => one("shared", &|report| shared::measure(common, report))?,
+        Bench::Aged(args) => one("aged", &|report| aged::measure(args, report))?,
         Bench::Databases(_) => one("databases", &|report| databases::measure(common, report))?,
         Bench::Overhead(args) => one("overhead", &|report| overhead::measure(args, report))?,
         Bench::Flashd(_) => one("flashd", &|report| flashd::measure(common, report))?,

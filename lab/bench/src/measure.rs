@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
@@ -153,16 +154,19 @@ pub(super) fn describe(command: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// All regular files below `folder`, in the order of their names.
+/// All regular files below `folder`, in the order of their names; what is mounted there is left out.
 pub(super) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
+    let device = fs::metadata(folder)?.dev();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let kind = entry.file_type()?;
             if kind.is_dir() && entry.file_name() != "lost+found" {
-                folders.push(entry.path());
+                if fs::metadata(entry.path())?.dev() == device {
+                    folders.push(entry.path());
+                }
             } else if kind.is_file() {
                 files.push(entry.path());
             }

@@ -5,8 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod change;
 pub mod ffsb;
 pub mod filebench;
+pub mod geriatrix;
+pub mod mail_store;
 pub mod zipf;
 
 /// A stream of numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom

@@ -29,6 +29,7 @@ mod tests;
 
 use std::{fmt, str::FromStr};
 
+pub(crate) use self::size::file_bytes;
 pub use self::{
     fileset::{FileId, Fileset},
     flow::{Flow, Op, preallocate},

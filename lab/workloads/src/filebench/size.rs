@@ -29,6 +29,6 @@ fn gamma(numbers: &mut Numbers, shape: f64, mean: f64) -> f64 {
 }
 
 /// The size of a file: at least one byte.
-pub(super) fn file_bytes(numbers: &mut Numbers, mean: u64) -> u64 {
+pub(crate) fn file_bytes(numbers: &mut Numbers, mean: u64) -> u64 {
     (gamma(numbers, SHAPE, mean as f64).round() as u64).max(1)
 }
