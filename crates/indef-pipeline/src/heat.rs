@@ -159,8 +159,18 @@ impl Accesses {
         readahead: Option<Bytes>,
         notes: &dyn Notes,
     ) -> Result<Self, Error> {
+        Self::load_in_parts(path, readahead, 1, notes)
+    }
+
+    /// The same; reads of a store are counted in so many parts each.
+    pub(crate) fn load_in_parts(
+        path: &Path,
+        readahead: Option<Bytes>,
+        parts: u64,
+        notes: &dyn Notes,
+    ) -> Result<Self, Error> {
         if Store::is_store(path).map_err(|error| unreadable(path, error))? {
-            return Self::load_store(path, notes);
+            return Self::load_store(path, parts, notes);
         }
         let profile = read_lines(path)?;
         let mut finding = Finding::default();
@@ -175,9 +185,12 @@ impl Accesses {
         Ok(finding.joined(profile.records, profile.ranges, &readahead))
     }
 
-    fn load_store(path: &Path, notes: &dyn Notes) -> Result<Self, Error> {
+    fn load_store(path: &Path, parts: u64, notes: &dyn Notes) -> Result<Self, Error> {
         let (store, now) = (Store::open(path)?, SystemTime::now());
-        let heat = store.load(now)?;
+        let heat = match parts {
+            0 | 1 => store.load(now)?,
+            parts => store.load_in_parts(now, parts)?,
+        };
         let noise = noise(&store.sessions()?, store.settings()?.half_life, now);
         let resolver = Resolver::new();
         let mut finding = Finding::default();
@@ -191,7 +204,8 @@ impl Accesses {
         };
         let mut accesses = finding.joined(Vec::new(), heat.ranges, &readahead);
         accesses.uncounted = noise / (1.0 + noise);
-        accesses.ranges.estimate_reads(noise);
+        // So many times the count is its variance, in whatever parts it is counted.
+        accesses.ranges.estimate_reads(noise * parts.max(1) as f64);
         Ok(accesses)
     }
 

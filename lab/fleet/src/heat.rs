@@ -6,7 +6,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use indef_core::access::{AccessRange, Observed};
-use indef_trace::store::{DEFAULT_HALF_LIFE, counted};
+use indef_pipeline::tend::PARTS;
+use indef_trace::store::{DEFAULT_HALF_LIFE, counted_in_parts};
 use lfs_sim::{BLOCK, FileId, volume::Volume};
 use units::{FileRange, Nanos};
 use workloads::Numbers;
@@ -60,21 +61,35 @@ impl Heat {
         self.traces.iter().map(ago)
     }
 
-    /// The times of a file's reads are of no use any more.
-    pub fn forget_times(&mut self, file: FileId) {
-        let ranges = self.ranges.range_mut((file, 0)..=(file, u32::MAX));
-        for (_, (_, [_, _, _, timed, took, _])) in ranges {
-            (*timed, *took) = (0.0, 0.0);
+    /// The same of those that began since a moment.
+    pub fn traces_since(
+        &self,
+        since: Duration,
+        now: Duration,
+    ) -> impl Iterator<Item = (Duration, Duration)> + '_ {
+        let begun = self.traces.partition_point(|(at, _)| *at < since);
+        let ago = move |(at, len): &(Duration, Duration)| (*len, now.saturating_sub(*at + *len));
+        self.traces[begun..].iter().map(ago)
+    }
+
+    /// The times of reads of these ranges are those of a layout that is gone.
+    pub fn forget_times<'a>(&mut self, file: FileId, moved: impl Iterator<Item = &'a FileRange>) {
+        for gone in moved {
+            let ranges = self.ranges.range_mut((file, 0)..=(file, u32::MAX));
+            for ((_, start), (len, counts)) in ranges {
+                if bytes_of(*start, *len).overlaps(*gone) {
+                    [counts[3], counts[4]] = [0.0, 0.0];
+                }
+            }
         }
     }
 
-    /// The ranges of files that are there, as a plan gets them, with each count worth `parts`; what is gone or forgotten is
+    /// The ranges of files that are there, as the service gets them, reads in parts ([`PARTS`]); what is gone or forgotten is
     /// dropped.
     pub fn accesses(
         &mut self,
         now: Duration,
         volume: &Volume,
-        parts: u64,
     ) -> BTreeMap<FileId, Vec<AccessRange>> {
         let left = 1.0 / weight(now);
         let mut files: BTreeMap<FileId, Vec<AccessRange>> = BTreeMap::new();
@@ -84,14 +99,9 @@ impl Heat {
             }
             let range = bytes_of(*start, *len);
             let counts = counts.map(|count| count * left);
-            let Some(mut access) = counted(range, counts) else {
+            let Some(access) = counted_in_parts(range, counts, PARTS) else {
                 return false;
             };
-            if parts > 1 {
-                let fine = |count: f64| (count * parts as f64).round() as u64;
-                access.reads = fine(counts[0]).max(1);
-                access.observed.requests = fine(counts[2]).max(1);
-            }
             files.entry(*file).or_default().push(access);
             true
         });
@@ -111,10 +121,10 @@ pub fn told(windows: &[(Window, Nanos, u64)], days: f64) -> BTreeMap<FileId, Vec
         let len = window.blocks.end - window.blocks.start;
         let access = AccessRange {
             range: bytes_of(window.blocks.start, len),
-            reads,
+            reads: reads * PARTS,
             writes: 0,
             observed: Observed {
-                requests: requests * reads,
+                requests: requests * reads * PARTS,
                 timed: reads,
                 time: Nanos(time.0 * reads),
                 ahead: Some(0),
@@ -263,13 +273,19 @@ mod tests {
             heat.add(&window, Duration::ZERO, Nanos(100), 3);
         }
         let reads = |heat: &mut Heat, weeks: u32| {
-            let accesses = heat.accesses(HALF_LIFE * weeks, &volume, 1);
+            let accesses = heat.accesses(HALF_LIFE * weeks, &volume);
             accesses
                 .get(&file)
                 .map(|ranges| (ranges[0].reads, ranges[0].observed.time.0))
         };
-        assert_eq!(reads(&mut heat, 0), Some((8, 800)));
-        assert_eq!(reads(&mut heat, 1), Some((4, 400)));
+        assert_eq!(reads(&mut heat, 0), Some((8 * PARTS, 800)));
+        assert_eq!(reads(&mut heat, 1), Some((4 * PARTS, 400)));
+        // A fraction of a read counts as that.
+        let faded = heat.accesses(HALF_LIFE * 6, &volume);
+        assert_eq!(faded[&file][0].reads, PARTS / 8);
+        let moved = FileRange::new(64 << 10, 4096);
+        heat.forget_times(file, [moved].iter());
+        assert_eq!(reads(&mut heat, 0), Some((8 * PARTS, 0)));
         assert_eq!(reads(&mut heat, 20), None);
         assert_eq!(reads(&mut heat, 0), None);
     }

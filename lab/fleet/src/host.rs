@@ -1,6 +1,6 @@
 //! One host: its volume and drive, a day of its use, the moves of a defragmenter, and the times of its reads.
 
-use std::{collections::HashMap, ops::Range};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use anyhow::Result;
 use flash_model::Profile;
@@ -58,6 +58,8 @@ pub struct Host {
     users: Users,
     /// Reads that were timed, by file and first block, with the layout that they met.
     times: HashMap<(FileId, u32), (Layout, Nanos)>,
+    /// The same drive, written from its beginning to its end: made once, as that takes longer than a month of the host.
+    written: Arc<Disk>,
     /// The time of a read of so many blocks in one piece.
     contiguous: HashMap<u32, Nanos>,
 }
@@ -138,6 +140,8 @@ impl Host {
             )?;
             Users::Flows(Box::new(living))
         };
+        let written = device::written(&profile, VOLUME)?;
+        let written = Arc::new(Disk::new(written, parameters.host.queue_depth));
         let mut host = Self {
             kind,
             data,
@@ -146,6 +150,7 @@ impl Host {
             disk,
             users,
             times: HashMap::new(),
+            written,
             contiguous: HashMap::new(),
         };
         host.trim()?;
@@ -257,8 +262,7 @@ impl Host {
         if let Some(time) = self.contiguous.get(&blocks) {
             return Ok(*time);
         }
-        let device = device::written(&self.profile, VOLUME)?;
-        let mut disk = Disk::new(device, self.parameters.host.queue_depth);
+        let mut disk = Disk::clone(&self.written);
         let mut sum = 0;
         for place in 0..PLACES {
             let step = VOLUME.0 / (PLACES + 1) / BLOCK.0;

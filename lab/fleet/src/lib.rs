@@ -21,6 +21,7 @@ pub mod heat;
 pub mod host;
 pub mod kind;
 pub mod outcome;
+pub mod promises;
 pub mod reads;
 pub mod report;
 mod service;

@@ -1,6 +1,9 @@
 //! What a year has shown of a host.
 
+use indef_core::plan::{SavedBy, Terms};
 use units::Bytes;
+
+use crate::promises::Promises;
 
 /// Sums over a year. Times and bytes are those of a simulated host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +28,8 @@ pub struct Outcome {
     pub endurance: Option<u32>,
     /// Decisions of `watch`, by their names.
     pub decisions: std::collections::BTreeMap<&'static str, u64>,
+    /// What its moves promised, and kept.
+    pub promises: Promises,
 }
 
 impl Outcome {
@@ -35,6 +40,14 @@ impl Outcome {
             true => (1.0 - self.best_ns / self.read_ns).max(0.0) * 100.0,
             false => 0.0,
         }
+    }
+
+    /// What moves cost by these terms, in seconds: as long as they took, if that is longer than by the terms, and the wear.
+    #[must_use]
+    pub fn price(&self, terms: &Terms) -> f64 {
+        let seconds = self.moving_ns / 1e9 / self.moved.0.max(1) as f64;
+        let terms = terms.with_seconds_per_byte(seconds);
+        terms.price(self.moved, SavedBy::Time)
     }
 
     /// The share of the drive's life that a year takes, in percent: cells' writes ÷ what they take. `size`: its bytes.

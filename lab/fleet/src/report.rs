@@ -9,7 +9,7 @@ use indef_core::plan::Terms;
 use crate::{
     fleet::{Lived, live},
     kind::{DRIVES, FileSystem, Workload},
-    settings::{Keeping, Known, Settings},
+    settings::{Known, Settings, scale},
     sums::Sums,
     year::When,
 };
@@ -24,7 +24,7 @@ type Variant = (&'static str, bool, fn(&mut Settings));
 const SENSITIVITY_DAYS: u32 = 56;
 
 /// What is free, with other values; and what `watch` would do if it knew other things.
-const VARIANTS: [Variant; 13] = [
+const VARIANTS: [Variant; 11] = [
     ("as above", false, |_| {}),
     ("payback within 10 days", true, |it| {
         it.terms.within_days = 10.0
@@ -32,24 +32,7 @@ const VARIANTS: [Variant; 13] = [
     ("payback within 100 days", true, |it| {
         it.terms.within_days = 100.0
     }),
-    ("times of moved files forgotten", true, |it| {
-        it.known = Known::Traced(Keeping {
-            forgets_times: true,
-            has_fractions: false,
-        });
-    }),
-    ("counts below one stay fractions", true, |it| {
-        it.known = Known::Traced(Keeping {
-            forgets_times: false,
-            has_fractions: true,
-        });
-    }),
-    ("both", true, |it| {
-        it.known = Known::Traced(Keeping {
-            forgets_times: true,
-            has_fractions: true,
-        });
-    }),
+    ("nothing learned", true, |it| it.is_trusting = true),
     ("every read known", true, |it| it.known = Known::Everything),
     ("another seed", false, |it| it.seed = 2),
     ("twice all writes and reads", false, |it| it.activity = 2.0),
@@ -67,8 +50,57 @@ const VARIANTS: [Variant; 13] = [
 pub fn session(settings: &Settings, threads: usize, stop: &AtomicBool) -> Result<Session> {
     let lived = live(settings, &When::ALL, threads, stop)?;
     let mut rows = rows(&lived, &settings.terms);
+    rows.extend(kept_promises("promises", &lived, &settings.terms));
+    let trusting = Settings {
+        is_trusting: true,
+        ..settings.clone()
+    };
+    let mut trusting = live(&trusting, &[When::Watch], threads, stop)?;
+    for (host, other) in trusting.iter_mut().zip(&lived) {
+        host.years.extend(
+            other
+                .years
+                .get(&When::Never)
+                .map(|year| (When::Never, year.clone())),
+        );
+    }
+    rows.extend(kept_promises(
+        "promises, nothing learned",
+        &trusting,
+        &settings.terms,
+    ));
+    rows.extend(sensitivity(settings, threads, stop)?);
     rows.extend(short_rows(settings, threads, stop)?);
     Ok(Session::in_virtual_time(COMMAND, rows))
+}
+
+/// What moves of `watch` promised and gave, by host; in hours of a year of a host of full size.
+fn kept_promises(case: &str, lived: &[Lived], terms: &Terms) -> Vec<Row> {
+    let hours = |seconds: f64| seconds * scale() as f64 / 3600.0;
+    let of_host = |host: &Lived| {
+        let (kind, year) = (&host.kind, host.years.get(&When::Watch)?);
+        let never = host.years.get(&When::Never)?;
+        let sums = &year.promises;
+        let (workload, fs) = (kind.workload.name(), kind.file_system.name());
+        let name = format!("{workload} on {fs}, {}", kind.drive);
+        Some(row(
+            case,
+            &name,
+            [
+                ("turnover_pct", kind.turnover * 100.0),
+                ("ranges", sums.ranges),
+                ("cost_hours", hours(year.price(terms))),
+                ("promised_hours", hours(sums.promised_s)),
+                ("by_time_hours", hours(sums.by_time_s)),
+                ("by_reads_hours", hours(sums.by_reads_s)),
+                ("kept_hours", hours(sums.kept_s)),
+                ("ever_hours", hours(sums.ever_s)),
+                ("lasted_days", sums.lasted_days / sums.ranges.max(1.0)),
+                ("saved_hours", hours((never.read_ns - year.read_ns) / 1e9)),
+            ],
+        ))
+    };
+    lived.iter().filter_map(of_host).collect()
 }
 
 /// The form that a test repeats in seconds: each workload on each file system, for some weeks.
@@ -139,6 +171,8 @@ fn of_policy(case: &str, name: &str, sums: &Sums) -> Row {
         ("saved_s_per_gib", sums.saved_s_per_gib),
         ("untouched", sums.untouched),
         ("losers", sums.losers),
+        ("clear_losers", sums.clear_losers),
+        ("losses_hours", sums.losses_hours),
         ("fine", sums.fine),
     ];
     row(case, name, values)
@@ -223,6 +257,7 @@ pub fn sensitivity(settings: &Settings, threads: usize, stop: &AtomicBool) -> Re
                 ("watch_moved_tb", watch.moved_tb),
                 ("nightly_net_hours", nightly.net_hours),
                 ("watch_net_hours", watch.net_hours),
+                ("watch_losers", watch.losers),
             ],
         ));
     }

@@ -2,7 +2,7 @@
 //! time. Nothing disturbs it, as the model has no hour of the day in which a host is busy.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, UNIX_EPOCH},
@@ -12,17 +12,19 @@ use anyhow::{Result, anyhow};
 use indef_core::{
     SkipReason,
     access::AccessRange,
-    calibrate::{CannotCalibrate, Sample, calibrate},
+    calibrate::{Sample, calibrate},
     layout::{Geometry, Layout},
-    plan::{Decision, FilePlan, PlanOptions, Policy, Weight},
+    plan::{
+        Beliefs, Credibility, Decision, FilePlan, PlanOptions, Policy, nothing_to_gain, serves_days,
+    },
 };
 use indef_pipeline::{
     consider::{Limits, Reading},
     plan::Planned,
     tend::{
-        self, Asked, Budgets, Decided, Event, Halt, Ledger, Moment, Outlook, Place, Portion,
-        PortionEnd, PortionLimit, Round, Status, Tender, Traced, Work, World, decide,
-        observed_days,
+        self, Asked, Budgets, Decided, Event, Experience, Foresight, Halt, Ledger, Moment, Outlook,
+        PARTS, Place, Portion, PortionEnd, PortionLimit, Round, Status, Tender, Traced, Work,
+        World, decide, noise_of, observed_days, worth_days,
     },
 };
 use lfs_sim::{FileId, planning};
@@ -42,9 +44,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY_S: f64 = 24.0 * 3600.0;
 /// Days of reads that a perfect trace has seen.
 const TOLD_DAYS: f64 = 30.0;
-
-/// Parts of an access that are told apart where fractions are kept.
-const PARTS: u64 = 1024;
 
 /// What world and work share.
 struct Shared {
@@ -135,6 +134,11 @@ struct Duties {
     numbers: Numbers,
     /// What is left to be moved, the best first.
     rest: VecDeque<(FileId, FilePlan)>,
+    /// On what the decision about it rests.
+    foresight: Option<Foresight>,
+    /// The days that layouts of these files are expected to last.
+    lives: HashMap<FileId, f64>,
+    experience: Experience<u32>,
 }
 
 impl Work for Duties {
@@ -150,7 +154,7 @@ impl Work for Duties {
     fn learn(&mut self, time: Duration, _: Halt<'_>) -> Result<Traced, String> {
         let mut shared = self.handle.lock();
         let (begin, traced) = (shared.now, time.as_secs_f64() / DAY_S);
-        if matches!(self.settings.known, Known::Traced(_)) {
+        if self.settings.known == Known::Traced {
             let reads = shared.year.draw().reads(traced, &mut self.numbers);
             let reads: Vec<Window> = reads.into_iter().cloned().collect();
             for window in reads {
@@ -171,15 +175,13 @@ impl Work for Duties {
         let mut shared = self.handle.lock();
         let now = shared.now;
         let (accesses, days) = match self.settings.known {
-            Known::Traced(keeping) => {
+            Known::Traced => {
                 let volume = shared.year.host.volume();
-                let parts = if keeping.has_fractions { PARTS } else { 1 };
                 let days = observed_days(self.heat.traces(now), HALF_LIFE);
-                let accesses = self.heat.accesses(now, volume, parts);
-                (accesses, days * parts as f64)
+                (self.heat.accesses(now, volume), days * PARTS as f64)
             }
             Known::Everything => match timed(&mut shared.year) {
-                Ok(windows) => (told(&windows, TOLD_DAYS), TOLD_DAYS),
+                Ok(windows) => (told(&windows, TOLD_DAYS), TOLD_DAYS * PARTS as f64),
                 Err(error) => {
                     let text = error.to_string();
                     shared.fail(error);
@@ -193,11 +195,57 @@ impl Work for Duties {
             .map(|(file, ranges)| (file, volume.layout(file), ranges))
             .collect();
         let unread = shared.year.host.files().len().saturating_sub(files.len());
+        let traced = |since: Duration| worth_days(self.heat.traces_since(since, now), HALF_LIFE);
+        let terms = self.settings.terms;
+        let mut look = self.experience.look(now, terms.within_days, &traced);
+        for (file, layout, ranges) in &files {
+            look.see(file.0, layout, ranges);
+        }
+        look.end();
+        let sizes = shared.year.host.files().into_iter();
+        let of_files: Bytes = sizes.map(|file| volume.files().bytes(file)).sum();
+        let planned = planned(&files, unread as u64, of_files);
+        let noise = noise_of(self.heat.traces(now), HALF_LIFE) * PARTS as f64;
+        let key = |plan: &FilePlan| files[plan.inode as usize].0.0;
+        let (credibility, decided) = match (self.settings.is_trusting, self.settings.known) {
+            (true, _) => {
+                let decided = decide(planned, &terms, days, &Beliefs::TRUSTING);
+                (Credibility::FULL, decided)
+            }
+            (false, known) => {
+                let credibility = match known {
+                    Known::Traced => Credibility::of(&planned.counts, noise),
+                    Known::Everything => Credibility::FULL,
+                };
+                let experience = &self.experience;
+                let decided = experience.believe(&terms, credibility, key, |terms, beliefs| {
+                    decide(planned, terms, days, beliefs)
+                });
+                (credibility, decided)
+            }
+        };
         let Decided {
             outlook,
             files: worth,
-            ..
-        } = decide(planned(&files, unread as u64), &self.settings.terms, days);
+            options,
+            by,
+        } = decided;
+        self.lives = { worth.iter() }
+            .map(|plan| (files[plan.inode as usize].0, plan))
+            .map(|(file, _)| {
+                (
+                    file,
+                    self.experience.life_days_of(&file.0, terms.within_days),
+                )
+            })
+            .collect();
+        self.foresight = Some(Foresight {
+            options,
+            terms,
+            by,
+            observed_days: days,
+            credibility,
+        });
         let of = |plan: FilePlan| (files[plan.inode as usize].0, plan);
         self.rest = worth.into_iter().map(of).collect();
         Ok(Some(outlook))
@@ -233,16 +281,22 @@ impl Work for Duties {
                 ..Portion::default()
             };
         }
-        if let Known::Traced(keeping) = self.settings.known
-            && keeping.forgets_times
-        {
-            taken
-                .iter()
-                .for_each(|(file, _)| self.heat.forget_times(*file));
+        // A file was moved as a whole run of its chunks: what times tell of them is past.
+        for (file, plan) in &taken {
+            self.heat.forget_times(*file, plan.runs().iter());
         }
         let files = taken.len() as u64;
         let mut shared = self.handle.lock();
-        let (moved, time) = match shared.year.migrate(taken) {
+        let promised = taken.clone();
+        let within = self.settings.terms.within_days;
+        let lives = |file: FileId| match self.settings.is_trusting {
+            true => within,
+            false => serves_days(self.lives.get(&file).copied().unwrap_or(within), within),
+        };
+        let done = shared
+            .year
+            .migrate_on_promise(taken, self.foresight.as_ref(), lives);
+        let (moved, time) = match done {
             Ok(done) => done,
             Err(error) => {
                 shared.fail(error);
@@ -250,6 +304,12 @@ impl Work for Duties {
             }
         };
         let now = shared.now + Duration::from_nanos(time.0);
+        self.experience.took(moved, time);
+        for (file, plan) in &promised {
+            if let Some(foresight) = &self.foresight {
+                self.experience.moved(&file.0, plan, foresight, shared.now);
+            }
+        }
         shared.pass_to(now);
         Portion {
             end: match self.rest.is_empty() {
@@ -284,7 +344,7 @@ fn timed(year: &mut Year) -> Result<Vec<(Window, units::Nanos, u64)>> {
 }
 
 /// What the planner of the service makes of these files: weights by the times, and all that a move would join.
-fn planned(files: &[(FileId, Layout, Vec<AccessRange>)], unread: u64) -> Planned {
+fn planned(files: &[(FileId, Layout, Vec<AccessRange>)], unread: u64, of_files: Bytes) -> Planned {
     let mut options = PlanOptions {
         policy: Policy::Indef,
         // The payback decides what is too cold.
@@ -297,14 +357,8 @@ fn planned(files: &[(FileId, Layout, Vec<AccessRange>)], unread: u64) -> Planned
         ranges.iter().filter_map(sample)
     });
     let calibration = calibrate(samples.collect());
-    let nothing_to_gain = match &calibration {
-        Ok(found) => {
-            options.weight = Weight::Measured(found.weights);
-            None
-        }
-        Err(why @ CannotCalibrate::NoDifference { .. }) => Some(*why),
-        Err(_) => None,
-    };
+    let nothing_to_gain = nothing_to_gain(&calibration);
+    options.weigh_by(&calibration);
     let plans = files
         .iter()
         .map(|(_, layout, ranges)| (layout, ranges.as_slice()));
@@ -315,6 +369,11 @@ fn planned(files: &[(FileId, Layout, Vec<AccessRange>)], unread: u64) -> Planned
         nothing_to_gain,
         ..Planned::default()
     };
+    for plan in &planned.files {
+        planned.counts.add(plan);
+    }
+    let read: Bytes = planned.files.iter().map(|plan| plan.size).sum();
+    planned.counts.add_unread(of_files.saturating_sub(read));
     let all = planned.files.len() as u64;
     planned
         .files
@@ -359,6 +418,8 @@ pub(crate) fn watch(year: Year, settings: &Settings) -> Result<Outcome> {
             day: usual.budgets.day.map(scaled),
             year: usual.budgets.year.map(scaled),
         },
+        // One portion a day: what each costs whatever its size would count 24 times for what is one portion of a host of full size.
+        every: day(1),
         ..usual
     };
     let seed = year.host.kind.seed;
@@ -375,6 +436,9 @@ pub(crate) fn watch(year: Year, settings: &Settings) -> Result<Outcome> {
         heat: Heat::default(),
         numbers: Numbers::stream(seed, 1),
         rest: VecDeque::new(),
+        foresight: None,
+        lives: HashMap::new(),
+        experience: Experience::default(),
     };
     let ledger = Ledger::in_memory("model");
     let mut reload = || Err("nothing is read again".to_owned());

@@ -41,24 +41,18 @@ pub struct Settings {
     pub flows: usize,
     /// What `watch` knows of reads.
     pub known: Known,
+    /// `watch` learns nothing from what became of its predictions: neither how long layouts last, nor what moves gave and took,
+    /// nor how far a count is to be believed.
+    pub is_trusting: bool,
 }
 
 /// What `watch` knows of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// What ten minutes of tracing an hour show, as a profile keeps it.
-    Traced(Keeping),
+    Traced,
     /// How often each range is read, and how long it takes as it lies now: what a perfect trace would show.
     Everything,
-}
-
-/// How a profile could be kept otherwise than it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keeping {
-    /// The times of a file's reads are forgotten when it moves: they are those of a layout that is gone.
-    pub forgets_times: bool,
-    /// Counts that have faded below one access stay fractions, and do not count as one.
-    pub has_fractions: bool,
 }
 
 impl Default for Settings {
@@ -74,7 +68,8 @@ impl Default for Settings {
             reads_per_update: 19.0,
             size_divisor: 8,
             flows: 4,
-            known: Known::Traced(Keeping::default()),
+            known: Known::Traced,
+            is_trusting: false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sums over hosts.
 
-use indef_core::plan::{SavedBy, Terms};
+use indef_core::plan::Terms;
 use units::Bytes;
 
 use crate::{
@@ -14,6 +14,9 @@ use crate::{
 pub const PRICED: f64 = 10_000.0;
 /// Reads that are slower than contiguous ones by less than this, in percent, have nothing to gain.
 pub const LITTLE: f64 = 1.0;
+
+/// A loss of more than this part of the time of all reads is clear.
+pub const CLEAR: f64 = 0.001;
 
 /// A policy on some hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,6 +51,10 @@ pub struct Sums {
     pub untouched: f64,
     /// Hosts of the fleet that moves cost more than they saved.
     pub losers: f64,
+    /// Those of which it did by more than [`CLEAR`] of the time of all reads.
+    pub clear_losers: f64,
+    /// What moves cost beyond what they saved there, in hours of 10,000 hosts.
+    pub losses_hours: f64,
     /// Hosts of the fleet whose reads lose less than [`LITTLE`] percent.
     pub fine: f64,
 }
@@ -75,9 +82,10 @@ impl Sums {
         let net = |host: &&&Lived| {
             let (never, year) = (host.years.get(&When::Never)?, host.years.get(&when)?);
             let saved = (never.read_ns - year.read_ns) / 1e9;
-            Some((saved - terms.price(year.moved, SavedBy::Time), year.moved))
+            Some((saved - year.price(terms), year.moved))
         };
         let nets: Vec<(f64, Bytes)> = lived.iter().filter_map(|host| net(&host)).collect();
+        let times: Vec<f64> = years(When::Never).map(|it| it.read_ns / 1e9).collect();
         let hosts = lived.len().max(1) as f64;
         let of_fleet = |count: usize| f64::from(FLEET) * count as f64 / hosts;
         let priced = scale() as f64 * PRICED / hosts;
@@ -99,6 +107,13 @@ impl Sums {
             saved_s_per_gib: ratio(saved_s * 1_073_741_824.0, moved),
             untouched: of_fleet(nets.iter().filter(|(_, moved)| moved.is_zero()).count()),
             losers: of_fleet(nets.iter().filter(|(net, _)| *net < 0.0).count()),
+            clear_losers: of_fleet(
+                nets.iter()
+                    .zip(&times)
+                    .filter(|((net, _), time)| *net < -CLEAR * *time)
+                    .count(),
+            ),
+            losses_hours: nets.iter().map(|(net, _)| net.min(0.0)).sum::<f64>() / -3600.0 * priced,
             fine: of_fleet(lost.iter().filter(|lost| **lost < LITTLE).count()),
         }
     }

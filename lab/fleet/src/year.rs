@@ -8,6 +8,7 @@ use indef_core::{
     layout::Layout,
     plan::{FilePlan, PlanOptions, Policy, limit},
 };
+use indef_pipeline::tend::Foresight;
 use lfs_sim::{FileId, planning};
 use units::{Bytes, Nanos};
 
@@ -15,6 +16,7 @@ use crate::{
     heat::Draw,
     host::Host,
     outcome::Outcome,
+    promises::{Book, bets},
     reads::{Window, windows, written},
     settings::{Settings, scale},
 };
@@ -69,6 +71,7 @@ pub struct Year {
     settings: Settings,
     day: u32,
     draw: Draw,
+    book: Book,
 }
 
 impl Year {
@@ -85,6 +88,7 @@ impl Year {
             outcome,
             settings: settings.clone(),
             day: 0,
+            book: Book::default(),
         }
     }
 
@@ -109,6 +113,7 @@ impl Year {
                 self.host.tidy();
             }
             self.draw = Draw::of(windows(&self.host, &self.settings));
+            self.book.pass_day(&self.host, self.draw.windows());
             // In the middle of a week, before what a weekly job does at its end.
             if self.day % WEEK == WEEK / 2 {
                 self.time_reads()?;
@@ -143,6 +148,23 @@ impl Year {
         Ok((bytes, time))
     }
 
+    /// Carries plans out, and notes what they promise by the grounds of the decision: that each layout serves so long.
+    ///
+    /// # Errors
+    ///
+    /// The simulation failed.
+    pub(crate) fn migrate_on_promise(
+        &mut self,
+        plans: Vec<(FileId, FilePlan)>,
+        foresight: Option<&Foresight>,
+        lasts: impl Fn(FileId) -> f64,
+    ) -> Result<(Bytes, Nanos)> {
+        let bets = bets(&mut self.host, &plans, foresight, lasts)?;
+        let done = self.migrate(plans)?;
+        self.book.enter(&mut self.host, bets, self.draw.windows())?;
+        Ok(done)
+    }
+
     /// A run over all files with this policy and budget.
     ///
     /// # Errors
@@ -174,6 +196,7 @@ impl Year {
         let before = self.outcome.programmed;
         self.outcome.programmed = self.host.programmed() - before;
         self.outcome.endurance = self.host.endurance();
+        self.outcome.promises = self.book.sums;
         self.outcome
     }
 }

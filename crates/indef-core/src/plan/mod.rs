@@ -8,6 +8,7 @@
 //! - a range that is one fragment already is never moved;
 //! - the file is predicted not to have more fragments afterwards ([`predicted_fragments`]).
 
+mod belief;
 mod chunk;
 mod decide;
 mod entries;
@@ -26,13 +27,14 @@ mod shared;
 mod truncate;
 mod windows;
 
+pub use belief::{Counts, Credibility, Given, Lasting, PRIOR_READS, serves_days};
 pub use chunk::{Chunk, Decision, Edges, SharedMove};
 pub use facts::FileFacts;
 pub use file_plan::{BirthTime, FilePlan, PlanTotals, split_at_root};
 pub use limit::{Limited, limit};
-pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy, Weight};
+pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy, Weight, nothing_to_gain};
 pub use path::PathJson;
-pub use payback::{Paying, SavedBy, Terms, keep_paying};
+pub use payback::{Beliefs, Paying, SavedBy, Terms, keep_paying};
 pub use policy::plan_file;
 pub use ranking::{Moved, Ranking};
 pub use reclaim::{LEAST_COMPRESSED, RECLAIM_RATIO, keeps_extent, reclaim_file};

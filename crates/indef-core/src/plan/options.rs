@@ -7,7 +7,7 @@ use units::Bytes;
 
 use crate::{
     access::READAHEAD,
-    calibrate::Weights,
+    calibrate::{Calibration, CannotCalibrate, Weights},
     layout::{DeviceTimes, Geometry, Row},
     probe::ReadModel,
 };
@@ -151,6 +151,17 @@ impl Default for PlanOptions {
     }
 }
 
+/// The reason for which nothing is to be moved, if the times of a profile show that fragments cost nothing.
+#[must_use]
+pub fn nothing_to_gain(
+    calibration: &Result<Calibration, CannotCalibrate>,
+) -> Option<CannotCalibrate> {
+    match calibration {
+        Err(why @ CannotCalibrate::NoDifference { .. }) => Some(*why),
+        _ => None,
+    }
+}
+
 /// An option out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is {value}, but must be {allowed}")]
@@ -161,6 +172,13 @@ pub struct OptionError {
 }
 
 impl PlanOptions {
+    /// Weigh by the times of a profile, where weights were found.
+    pub fn weigh_by(&mut self, calibration: &Result<Calibration, CannotCalibrate>) {
+        if let Ok(found) = calibration {
+            self.weight = Weight::Measured(found.weights);
+        }
+    }
+
     /// The rows of the device, where its geometry tells. Pages are as large as the weight `device`
     /// says, else as in InDeF's (§IV, Table I).
     #[must_use]

@@ -1,23 +1,26 @@
 //! `indef watch`: keeps the chunks that pay back within a time.
 //!
 //! ```text
-//! saved a day   = what the reads of the profile save by the move ÷ the days that the profile stands for
+//! saved a day   = what the reads of the profile save by the move ÷ the days that the profile stands for × given
 //! price         = bytes that the move writes × the price of a byte
-//! payback days  = price ÷ saved a day                             moved if at most `Terms::within_days`
+//! payback days  = price ÷ saved a day       moved if at most the days of `Terms::within_days` that the layout serves
 //! ```
 //!
+//! What is *given* of the savings that are foretold, and how long a layout serves, are learned (module `belief`).
+//!
 //! Saved is device time where the times of reads are known, else requests; the price is in the same. In time a byte
-//! costs what reading and writing it takes (`move_bytes_per_s`, twice) and what its wear is worth
+//! costs what reading and writing it takes (`move_bytes_per_s`, twice, or longer where moves took longer) and what its wear is worth
 //! (`wear_s_per_gib`). In requests it has a price of its own (`requests_per_gib`).
 //!
 //! Each chunk has to pay for itself: what is hot does not pay for what is cold. Where an engine moves whole files,
 //! the chunks of a file pay together.
-//!
-//! Ignored: that the layout may be spoilt again before the time is over, for which the time is to be short.
 
 use units::Bytes;
 
-use super::{Decision, FilePlan, safety::keep_promise_from_edges, shared::pay_again};
+use super::{
+    Credibility, Decision, FilePlan, belief::serves_days, safety::keep_promise_from_edges,
+    shared::pay_again,
+};
 use crate::SkipReason;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -81,6 +84,47 @@ impl Terms {
     }
 }
 
+/// What earlier moves and looks have taught.
+#[derive(Clone, Copy)]
+pub struct Beliefs<'a> {
+    /// How far the count of a range's reads is believed.
+    pub credibility: Credibility,
+    /// The part of foretold savings that moves give.
+    pub given: f64,
+    /// The days that the layout of a file is expected to last.
+    pub life_days: &'a dyn Fn(&FilePlan) -> f64,
+}
+
+impl Beliefs<'_> {
+    /// All that is foretold comes, and for ever.
+    pub const TRUSTING: Self = Self {
+        credibility: Credibility::FULL,
+        given: 1.0,
+        life_days: &|_| f64::INFINITY,
+    };
+}
+
+impl Terms {
+    /// The terms where moves were seen to take so many seconds for each byte, if that is longer than by these.
+    #[must_use]
+    pub fn with_seconds_per_byte(self, seconds: f64) -> Self {
+        let nominal = 2.0 / self.move_bytes_per_s;
+        match seconds.is_finite() && seconds > nominal {
+            true => Self {
+                move_bytes_per_s: 2.0 / seconds,
+                ..self
+            },
+            false => self,
+        }
+    }
+
+    /// The days within which a move has to be paid back whose layout lasts so long.
+    #[must_use]
+    pub fn serves_days(&self, life_days: f64) -> f64 {
+        serves_days(life_days, self.within_days)
+    }
+}
+
 /// What moves, and what it saves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paying {
@@ -92,10 +136,14 @@ pub struct Paying {
     pub saved_a_day: f64,
     /// Requests that they save a day, whatever the quantity is.
     pub requests_a_day: f64,
+    /// What they save in all, within the days that their layouts serve.
+    pub saved: f64,
     /// Bytes of moves that would save something, and pay back too late.
     pub late_bytes: Bytes,
-    /// Their best payback, in days; infinite where there is none.
+    /// The payback of the best of them, in days; infinite where there is none.
     pub late_days: f64,
+    /// The days for which that one would serve.
+    pub late_serves_days: f64,
 }
 
 /// Chunks that move together.
@@ -107,34 +155,48 @@ struct Group {
 }
 
 /// Keep the chunks that pay back in time; the others become `pays-too-late`. `days` are those that the reads of the
-/// plans stand for.
+/// plans stand for, `beliefs` what is known of earlier predictions.
 ///
 /// Dropping chunks can leave pieces of a run that would end in more fragments alone: these are dropped as well.
-pub fn keep_paying(files: &mut [FilePlan], terms: &Terms, days: f64, by: SavedBy) -> Paying {
+pub fn keep_paying(
+    files: &mut [FilePlan],
+    terms: &Terms,
+    days: f64,
+    by: SavedBy,
+    beliefs: &Beliefs<'_>,
+) -> Paying {
     let mut paying = Paying {
         by,
         bytes: Bytes::ZERO,
         saved_a_day: 0.0,
         requests_a_day: 0.0,
+        saved: 0.0,
         late_bytes: Bytes::ZERO,
         late_days: f64::INFINITY,
+        late_serves_days: terms.within_days,
     };
     let a_day = |sum: f64| match days > 0.0 && sum.is_finite() {
-        true => sum / days,
+        true => sum / days * beliefs.given,
         false => 0.0,
     };
+    // How many times too late the best of what stays is.
+    let mut least = f64::INFINITY;
     for file in files {
+        let serves = terms.serves_days((beliefs.life_days)(file));
         // What is left of a file may have to pay for more: metadata that chunks share, which one of them pays for.
         loop {
             let mut is_cut = false;
-            for group in groups(file, by) {
+            for group in groups(file, by, &beliefs.credibility) {
                 let saved_a_day = a_day(group.saved);
                 let payback = terms.payback_days(group.bytes, saved_a_day, by);
-                if payback <= terms.within_days {
+                if payback <= serves {
                     continue;
                 }
                 paying.late_bytes = paying.late_bytes.saturating_add(group.bytes);
-                paying.late_days = paying.late_days.min(payback);
+                if payback / serves < least {
+                    least = payback / serves;
+                    (paying.late_days, paying.late_serves_days) = (payback, serves);
+                }
                 is_cut = true;
                 for index in group.chunks {
                     file.chunks[index].decision = Decision::Skip(SkipReason::PaysTooLate);
@@ -147,10 +209,11 @@ pub fn keep_paying(files: &mut [FilePlan], terms: &Terms, days: f64, by: SavedBy
             pay_again(&mut file.chunks);
         }
         // What the promise dropped saves nothing.
-        for group in groups(file, by) {
+        for group in groups(file, by, &beliefs.credibility) {
             paying.bytes = paying.bytes.saturating_add(group.bytes);
             paying.saved_a_day += a_day(group.saved);
             paying.requests_a_day += a_day(group.requests);
+            paying.saved += a_day(group.saved) * serves;
         }
     }
     paying
@@ -158,15 +221,16 @@ pub fn keep_paying(files: &mut [FilePlan], terms: &Terms, days: f64, by: SavedBy
 
 /// The chunks of a file that move, in groups that move together: those that cost nothing move with the one before
 /// that pays for all.
-fn groups(file: &FilePlan, by: SavedBy) -> Vec<Group> {
+fn groups(file: &FilePlan, by: SavedBy, credibility: &Credibility) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     if file.skip.is_some() {
         return groups;
     }
     for (index, chunk) in file.chunks.iter().enumerate().filter(|(_, c)| c.migrates()) {
-        let requests = chunk.reads as f64 * chunk.edges.excess as f64;
+        let part = credibility.part(chunk.reads);
+        let requests = part * chunk.reads as f64 * chunk.edges.excess as f64;
         let saved = match by {
-            SavedBy::Time => chunk.gain / 1e9,
+            SavedBy::Time => part * chunk.gain / 1e9,
             SavedBy::Requests => requests,
         };
         match groups.last_mut() {
@@ -264,7 +328,7 @@ mod tests {
             ]
         };
         let mut files = [file(chunks())];
-        let paying = keep_paying(&mut files, &TERMS, 2.0, SavedBy::Time);
+        let paying = keep_paying(&mut files, &TERMS, 2.0, SavedBy::Time, &Beliefs::TRUSTING);
         assert_eq!((paying.bytes, paying.saved_a_day), (Bytes::gib(1), 1.0));
         assert_eq!(paying.late_bytes, Bytes::gib(2));
         assert!((paying.late_days - 10.0 / 0.95).abs() < 1e-9);
@@ -276,7 +340,13 @@ mod tests {
         );
         // By requests: 15 a day save 150 in time, 1000 are needed.
         let mut files = [file(chunks())];
-        let paying = keep_paying(&mut files, &TERMS, 2.0, SavedBy::Requests);
+        let paying = keep_paying(
+            &mut files,
+            &TERMS,
+            2.0,
+            SavedBy::Requests,
+            &Beliefs::TRUSTING,
+        );
         assert_eq!((paying.bytes, paying.requests_a_day), (Bytes::ZERO, 0.0));
         assert!((paying.late_days - 1000.0 / 15.0).abs() < 1e-9);
     }
@@ -300,7 +370,7 @@ mod tests {
                 metadata: Bytes(metadata),
             });
             let mut files = [file(chunks)];
-            keep_paying(&mut files, &TERMS, 1.0, SavedBy::Time);
+            keep_paying(&mut files, &TERMS, 1.0, SavedBy::Time, &Beliefs::TRUSTING);
             let [file] = files;
             let moving = file.chunks.iter().filter(|chunk| chunk.migrates());
             let of_others = moving.clone().filter_map(|chunk| chunk.shared);
@@ -321,7 +391,7 @@ mod tests {
         }
         chunks[0].gain = 1.0;
         let mut files = [file(chunks)];
-        let paying = keep_paying(&mut files, &TERMS, 1.0, SavedBy::Time);
+        let paying = keep_paying(&mut files, &TERMS, 1.0, SavedBy::Time, &Beliefs::TRUSTING);
         let [_, second] = &files[0].chunks[..] else {
             panic!("{files:?}")
         };
@@ -333,13 +403,58 @@ mod tests {
     }
 
     #[test]
+    fn a_layout_that_does_not_last_has_to_pay_sooner() {
+        // 10 s for the GiB, which saves 2 s a day: five days.
+        let moved = |life: f64, given: f64| {
+            let mut files = [file(vec![chunk(0, 1 << 30, 10, 3, 2e9)])];
+            let beliefs = Beliefs {
+                credibility: Credibility::FULL,
+                given,
+                life_days: &|_| life,
+            };
+            keep_paying(&mut files, &TERMS, 1.0, SavedBy::Time, &beliefs)
+        };
+        let trusting = moved(f64::INFINITY, 1.0);
+        assert_eq!(
+            (trusting.bytes, trusting.saved_a_day, trusting.saved),
+            (Bytes::gib(1), 2.0, 20.0)
+        );
+        // Within ten days, a layout that lasts four on average serves less than four.
+        let short = moved(4.0, 1.0);
+        assert_eq!((short.bytes, short.late_days), (Bytes::ZERO, 5.0));
+        assert!((short.late_serves_days - 4.0 * (1.0 - (-2.5f64).exp())).abs() < 1e-9);
+        let enough = moved(8.0, 1.0);
+        assert_eq!(enough.bytes, Bytes::gib(1));
+        assert!((enough.saved / 2.0 - 8.0 * (1.0 - (-1.25f64).exp())).abs() < 1e-9);
+        // Moves that gave a third are no better; those that gave nothing are not made.
+        assert_eq!(moved(f64::INFINITY, 1.0 / 3.0).late_days, 15.0);
+        assert!(moved(f64::INFINITY, 0.0).late_days.is_infinite());
+        assert_eq!(moved(0.0, 1.0).bytes, Bytes::ZERO);
+    }
+
+    #[test]
+    fn a_move_costs_as_long_as_moves_took() {
+        let gib = Bytes::gib(1);
+        // 8 s by the rates, and 2 s of wear.
+        assert_eq!(
+            TERMS.with_seconds_per_byte(0.0).price(gib, SavedBy::Time),
+            10.0
+        );
+        assert_eq!(TERMS.with_seconds_per_byte(1.0 / GIB), TERMS);
+        let slow = TERMS.with_seconds_per_byte(98.0 / GIB);
+        assert!((slow.price(gib, SavedBy::Time) - 100.0).abs() < 1e-9);
+        assert_eq!(slow.price(gib, SavedBy::Requests), 1000.0);
+        assert_eq!(TERMS.with_seconds_per_byte(f64::NAN), TERMS);
+    }
+
+    #[test]
     fn chunks_of_a_whole_file_pay_together() {
         let mut files = [file(vec![
             chunk(0, 1 << 30, 1, 1, 1e9),
             chunk(4, 0, 1, 1, 0.6e9),
             chunk(8, 0, 1, 1, 0.4e9),
         ])];
-        let paying = keep_paying(&mut files, &TERMS, 2.0, SavedBy::Time);
+        let paying = keep_paying(&mut files, &TERMS, 2.0, SavedBy::Time, &Beliefs::TRUSTING);
         assert_eq!((paying.bytes, paying.saved_a_day), (Bytes::gib(1), 1.0));
         assert!(files[0].chunks.iter().all(Chunk::migrates));
     }
@@ -359,8 +474,8 @@ mod tests {
             let terms = Terms { within_days: within, ..Terms::default() };
             let whole: Bytes = chunks.iter().map(|chunk| chunk.cost).sum();
             let (mut fewer, mut more) = ([file(chunks.clone())], [file(chunks)]);
-            let one = keep_paying(&mut fewer, &terms, days, by);
-            let other = keep_paying(&mut more, &terms, days * 2.0, by);
+            let one = keep_paying(&mut fewer, &terms, days, by, &Beliefs::TRUSTING);
+            let other = keep_paying(&mut more, &terms, days * 2.0, by, &Beliefs::TRUSTING);
             prop_assert!(other.bytes <= one.bytes);
             prop_assert_eq!(one.bytes, fewer[0].cost());
             prop_assert!(one.bytes.saturating_add(one.late_bytes) <= whole);

@@ -10,6 +10,7 @@ use std::{
 
 use indef_core::{
     SkipReason,
+    access::AccessRange,
     layout::{ExtentFlags, Layout},
     plan::{Chunk, Decision, FileFacts, FilePlan, PlanOptions, plan_file, reclaim_file},
 };
@@ -40,6 +41,8 @@ pub(super) struct Basis<'a> {
     pub(super) names: Names,
     /// Whether an engine keeps to the rows of its device.
     pub(super) on_rows: AtomicBool,
+    /// Gets each file with the ranges of it in the profile.
+    pub(super) see: &'a (dyn Fn(&FoundFile, &[AccessRange]) + Sync),
 }
 
 impl Basis<'_> {
@@ -48,6 +51,8 @@ impl Basis<'_> {
         &self,
         found: FoundFile,
     ) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
+        let read = self.accesses.and_then(|profile| profile.of(&found.id));
+        (self.see)(&found, read.unwrap_or_default());
         let Chosen {
             mut engine,
             whole_files,

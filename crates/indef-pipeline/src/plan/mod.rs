@@ -17,9 +17,13 @@ use std::{
 
 use indef_core::{
     SkipReason,
+    access::AccessRange,
     calibrate::{Calibration, CannotCalibrate, CannotPredict, Prediction, Reads, Service},
     layout::DeviceTimes,
-    plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, truncate_on},
+    plan::{
+        Counts, FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, nothing_to_gain,
+        truncate_on,
+    },
 };
 use indef_engine::{
     Cancel,
@@ -78,6 +82,8 @@ pub struct Planner {
     pub keep_notable: bool,
     /// The engine requested by name.
     pub engine: Option<EngineKind>,
+    /// Parts in which the reads of a store are counted; 1 but for the service, for which a read that has faded is less than one.
+    pub parts: u64,
     /// Number of files examined at the same time; 0 for a default for this machine.
     pub jobs: usize,
 }
@@ -102,6 +108,7 @@ impl Planner {
             compare: false,
             keep_notable: false,
             engine: None,
+            parts: 1,
             jobs: 0,
         }
     }
@@ -121,12 +128,29 @@ impl Planner {
     /// The profile cannot be read, or space is to be given back and only root may know which.
     /// Problems of single files are noted.
     pub fn plan(&self, cancel: &Cancel, notes: &dyn Notes) -> Result<Planned, Error> {
+        self.plan_and_see(cancel, notes, &|_, _| {})
+    }
+
+    /// The same; `see` gets each file that is met, and the ranges of it in the profile.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::plan`].
+    pub fn plan_and_see(
+        &self,
+        cancel: &Cancel,
+        notes: &dyn Notes,
+        see: &(dyn Fn(&FoundFile, &[AccessRange]) + Sync),
+    ) -> Result<Planned, Error> {
         let roots = Roots::new();
         if self.options.reclaim_ratio.is_some() {
             reclaim::prepare(&roots, &self.paths, notes)?;
         }
         let accesses = match &self.profile {
-            Some(path) => Some(Accesses::load(path, self.readahead, notes)?),
+            Some(path) => {
+                let (ahead, parts) = (self.readahead, self.parts);
+                Some(Accesses::load_in_parts(path, ahead, parts, notes)?)
+            }
             None => None,
         };
         let mut geometries = Geometries::new(self.geometry, &self.paths, notes);
@@ -141,12 +165,9 @@ impl Planner {
                 let (paths, jobs) = (&self.paths, self.jobs);
                 weigh::calibration(&options, &geometries, accesses, paths, jobs, cancel)
             });
-        let nothing_to_gain = match &calibration {
-            Some(Err(why @ CannotCalibrate::NoDifference { .. })) if !self.ignore_times => {
-                Some(*why)
-            }
-            _ => None,
-        };
+        let nothing_to_gain = { calibration.as_ref() }
+            .filter(|_| !self.ignore_times)
+            .and_then(nothing_to_gain);
         let calibration = calibration.filter(|_| self.measured);
         match (&nothing_to_gain, &calibration) {
             (Some(why), _) => notes.note(Note::NothingToGain(why)),
@@ -158,7 +179,7 @@ impl Planner {
                     options = geometries.main_options(&options);
                 }
             }
-            (None, Some(Ok(found))) => options.weight = Weight::Measured(found.weights),
+            (None, Some(found @ Ok(_))) => options.weigh_by(found),
             (None, None) => {}
         }
         if let Weight::Probed(_) = options.weight {
@@ -177,6 +198,7 @@ impl Planner {
             nothing_to_gain: nothing_to_gain.is_some(),
             names: Names::default(),
             on_rows: AtomicBool::new(false),
+            see,
         };
         let mut planned = self.walk(roots, &basis, cancel, notes);
         truncate_on(&mut planned.files, &options, accesses.is_some());
@@ -198,6 +220,7 @@ impl Planner {
         planned.limited = limit(&mut planned.files, &options);
         for file in &planned.files {
             planned.totals.add(file);
+            planned.counts.add(file);
         }
         options.on_rows = basis.on_rows.into_inner();
         planned.options = options;
@@ -311,6 +334,7 @@ impl Planner {
     fn count_untouched(&self, planned: &mut Planned, plan: FilePlan, reason: SkipReason) {
         *planned.skipped.entry(reason).or_default() += 1;
         planned.totals.add(&plan);
+        planned.counts.add(&plan);
         if self.keep_notable && !is_fine(reason) {
             planned.notable.push(plan);
         }
@@ -344,6 +368,8 @@ pub struct Planned {
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Sums over all files.
     pub totals: PlanTotals,
+    /// The reads of all ranges.
+    pub counts: Counts,
     /// The part that budget and target gain leave.
     pub limited: Limited,
     /// Where weights were to be measured: the weights, or the reason for their absence.

@@ -19,6 +19,8 @@ pub enum Decision {
         paying: Paying,
         /// Days until it is paid back.
         payback_days: f64,
+        /// Days within the horizon for which its layout is expected to serve.
+        serves_days: f64,
     },
     /// There is no profile yet.
     NoProfile,
@@ -26,6 +28,8 @@ pub enum Decision {
     NotRead,
     /// The times in the profile show that fragments cost nothing here.
     NoCost(String),
+    /// The times in the profile do not tell yet whether fragments cost anything here.
+    Unclear(String),
     /// No read meets fragments that a move would join.
     NothingToJoin,
     /// Moves would save something, and pay back too late.
@@ -34,8 +38,8 @@ pub enum Decision {
         bytes: Bytes,
         /// Days until the best of them is paid back.
         days: f64,
-        /// Days within which it should.
-        within_days: f64,
+        /// Days for which the layout of that one is expected to serve.
+        serves_days: f64,
     },
     /// No engine can move files there.
     NoEngine(SkipReason),
@@ -50,6 +54,27 @@ pub struct Outlook {
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Days of reads that the profile stands for.
     pub observed_days: f64,
+    /// The part of foretold savings that moves are believed to give, by those that were made.
+    pub given: f64,
+}
+
+/// The decision, and what it is owed to.
+impl fmt::Display for Outlook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.decision.fmt(f)?;
+        let is_of_savings = matches!(
+            self.decision,
+            Decision::Move { .. } | Decision::TooLate { .. }
+        );
+        let percent = self.given * 100.0;
+        match is_of_savings && (percent - 100.0).abs() >= 5.0 {
+            true => write!(
+                f,
+                "; by what moves gave so far, {percent:.0} % of what reads and weights foretell"
+            ),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Outlook {
@@ -68,12 +93,16 @@ impl Outlook {
                 files,
                 paying,
                 payback_days: terms.payback_days(bytes, paying.saved_a_day, by),
+                serves_days: match paying.saved_a_day > 0.0 {
+                    true => paying.saved / paying.saved_a_day,
+                    false => 0.0,
+                },
             }
         } else if !paying.late_bytes.is_zero() {
             Decision::TooLate {
                 bytes: paying.late_bytes,
                 days: paying.late_days,
-                within_days: terms.within_days,
+                serves_days: paying.late_serves_days,
             }
         } else {
             nothing(&skipped)
@@ -82,6 +111,7 @@ impl Outlook {
             decision,
             skipped,
             observed_days,
+            given: 1.0,
         }
     }
 }
@@ -120,6 +150,7 @@ impl Decision {
             Self::NoProfile => "no-profile",
             Self::NotRead => "not-read",
             Self::NoCost(_) => "no-cost",
+            Self::Unclear(_) => "unclear",
             Self::NothingToJoin => "nothing-to-join",
             Self::TooLate { .. } => "pays-too-late",
             Self::NoEngine(_) => "no-engine",
@@ -134,6 +165,7 @@ impl fmt::Display for Decision {
                 files,
                 paying,
                 payback_days,
+                serves_days,
             } => {
                 let plural = if *files == 1 { "file" } else { "files" };
                 write!(f, "{} of {files} {plural} are worth moving: ", paying.bytes)?;
@@ -145,28 +177,33 @@ impl fmt::Display for Decision {
                         write!(f, "{:.0} requests saved a day", paying.saved_a_day)?;
                     }
                 }
-                write!(f, ", paid back in {}", days(*payback_days))
+                let (payback, serves) = (days(*payback_days), days(*serves_days));
+                write!(
+                    f,
+                    ", paid back in {payback} of the {serves} for which it serves"
+                )
             }
             Self::NoProfile => f.write_str("nothing is known of reads here yet; nothing is moved"),
             Self::NotRead => {
                 f.write_str("the profile has no reads of files here; there is nothing to gain")
             }
             Self::NoCost(why) => write!(f, "{why}; there is nothing to gain"),
+            Self::Unclear(why) => write!(f, "{why}; nothing is moved until that is known"),
             Self::NothingToJoin => {
                 f.write_str("no read meets fragments that a move would join; nothing to do")
             }
             Self::TooLate {
                 bytes,
                 days: best,
-                within_days,
+                serves_days,
             } => {
                 write!(f, "moving {bytes} would save something, but ")?;
                 match best.is_finite() {
                     true => write!(
                         f,
-                        "even the best of it is paid back in {} only (the limit is {})",
+                        "even the best of it is paid back in {} only (it serves for {})",
                         days(*best),
-                        days(*within_days)
+                        days(*serves_days)
                     ),
                     false => f.write_str("nothing that was read"),
                 }
@@ -196,8 +233,10 @@ mod tests {
             bytes: Bytes::mib(64 * files),
             saved_a_day: 10.0,
             requests_a_day: 5.0,
+            saved: 300.0,
             late_bytes: late,
             late_days: 90.0,
+            late_serves_days: 12.0,
         };
         let skipped = skipped.iter().copied().collect();
         Outlook::of(files, paying, &Terms::default(), skipped, 1.0).decision
@@ -208,10 +247,24 @@ mod tests {
         let moves = outlook(2, Bytes::ZERO, &[]);
         assert_eq!(
             moves.to_string(),
-            "128 MiB of 2 files are worth moving: 10.0 s of reads saved a day, paid back in 9.1 hours"
+            "128 MiB of 2 files are worth moving: 10.0 s of reads saved a day, paid back in 9.1 hours of the 30.0 days for which it serves"
         );
         let late = outlook(0, Bytes::mib(1), &[(SkipReason::PaysTooLate, 1)]);
         assert!(late.to_string().contains("90.0 days only"), "{late}");
+        assert!(late.to_string().contains("serves for 12.0 days"), "{late}");
+        let mut of_savings = Outlook {
+            decision: late,
+            skipped: BTreeMap::new(),
+            observed_days: 1.0,
+            given: 0.99,
+        };
+        assert!(!of_savings.to_string().contains("foretell"), "{of_savings}");
+        of_savings.given = 0.1;
+        assert!(
+            of_savings
+                .to_string()
+                .ends_with("10 % of what reads and weights foretell")
+        );
         let nothing = |skipped: &[_]| outlook(0, Bytes::ZERO, skipped);
         assert_eq!(nothing(&[]), Decision::NotRead);
         assert_eq!(nothing(&[(SkipReason::NotRead, 9)]), Decision::NotRead);

@@ -13,23 +13,29 @@ use std::{
 
 use indef_core::{
     SkipReason,
-    plan::{FilePlan, PlanOptions},
+    access::AccessRange,
+    plan::{Credibility, FilePlan, PlanOptions},
 };
 use indef_engine::{
     Cancel,
+    collect::FoundFile,
     run::{FileResult, Observer, Reason, RunEvent, RunOptions, RunResult, Status},
 };
 use indef_fs::{Drive, FileSystemKey, TargetId};
 use indef_trace::{
+    TracedFile,
     collect::{Filter, TraceOptions},
+    resolve::Resolver,
     store::{Session as StoredSession, Store, StoreOptions},
 };
 use rustix::fs::{Mode, OFlags, open};
 use units::{Bytes, FileRange};
 
 use super::{
-    decide::{Decided, decide, observed_days},
+    decide::{Decided, decide, noise_of, observed_days, worth_days},
     decision::{Decision, Outlook},
+    experience::{Foresight, PARTS},
+    memory::{FileKey, Memory, OfPlace},
     portion::{Portion, PortionEnd, PortionLimit, Traced},
     settings::Settings,
     world::{Halt, Place, Work},
@@ -42,7 +48,11 @@ use crate::{
     note::Note,
     plan::{Planned, Planner},
     run::{Runner, Work as RunWork},
+    sync::{into_inner, lock},
 };
+
+/// What was learned of moves, beside the profile.
+const EXPERIENCE: &str = "experience.json";
 
 /// So often a file may be stopped before anything of it has moved.
 const MOST_TRIES: u32 = 3;
@@ -58,6 +68,11 @@ pub struct Duties {
     stop: Cancel,
     places: Vec<Place>,
     rests: HashMap<usize, Rest>,
+    memory: Memory,
+    /// What is known of each file system, and its UUID, where that is known.
+    known: HashMap<usize, (Option<String>, OfPlace)>,
+    /// Ranges that were moved, whose times the profile still has.
+    moved: HashMap<TargetId, Vec<FileRange>>,
 }
 
 /// What is left to be moved on a file system.
@@ -69,18 +84,28 @@ struct Rest {
     tries: HashMap<TargetId, u32>,
     /// The file of which a range did not fit into the last portion.
     too_large: Option<TargetId>,
+    /// On what the decision rests.
+    foresight: Foresight,
 }
 
 impl Duties {
-    /// For these settings, with the kept profile.
+    /// For these settings, with the kept profile, beside which experience is kept.
     #[must_use]
     pub fn new(settings: Settings, profile: Option<PathBuf>, stop: Cancel) -> Self {
+        let path = profile.as_ref().map(|it| it.with_file_name(EXPERIENCE));
+        let (memory, error) = Memory::open(path);
+        if let Some(error) = error {
+            tracing::warn!(%error, "what was learned of earlier moves cannot be read; it begins anew");
+        }
         Self {
             settings,
             profile,
             stop,
             places: Vec::new(),
             rests: HashMap::new(),
+            memory,
+            known: HashMap::new(),
+            moved: HashMap::new(),
         }
     }
 
@@ -102,6 +127,7 @@ impl Duties {
                 Some(Planner {
                     options: options(planner.options.clone()),
                     measured: true,
+                    parts: PARTS,
                     jobs: self.settings.run.jobs,
                     ..planner
                 })
@@ -115,25 +141,109 @@ impl Duties {
         }
     }
 
-    /// The days of reads that the profile stands for.
-    fn observed_days(&self) -> Result<f64, Error> {
+    /// What is known of the traces in the profile.
+    fn traces(&self) -> Result<Option<Traces>, Error> {
         let Some(profile) = self.profile.as_ref().filter(|path| path.exists()) else {
-            return Ok(1.0);
+            return Ok(None);
         };
         let store = Store::open(profile)?;
-        let half_life = store.settings()?.half_life;
-        Ok(days_of(&store.sessions()?, half_life, SystemTime::now()))
+        Ok(Some(Traces {
+            half_life: store.settings()?.half_life,
+            sessions: store.sessions()?,
+            now: SystemTime::now(),
+        }))
+    }
+
+    /// The paths and the selection of files that are looked at.
+    fn scope(&self, place: usize) -> String {
+        let paths = self.places.get(place).map(|place| &place.paths);
+        format!("{paths:?} {:?}", self.settings.select)
+    }
+
+    /// What is known of a file system.
+    fn known(&mut self, place: usize) -> &mut OfPlace {
+        let scope = self.scope(place);
+        let memory = &mut self.memory;
+        let paths = self.places.get(place).map(|place| place.paths.clone());
+        let (_, known) = self.known.entry(place).or_insert_with(|| {
+            let found = crate::place::places(&paths.unwrap_or_default());
+            let uuid = found.into_iter().find_map(|place| place.uuid);
+            let known = uuid.as_deref().map(|uuid| memory.take(uuid));
+            (uuid, known.unwrap_or_default().within(&scope))
+        });
+        known
+    }
+
+    /// Keep what is known. It is worth little for a day, so a failure is told and nothing more.
+    fn keep_known(&mut self) {
+        if self.settings.dry_run {
+            return;
+        }
+        let known = { self.known.values() }
+            .filter_map(|(uuid, known)| uuid.as_deref().map(|uuid| (uuid, known)));
+        if let Err(error) = self.memory.keep(known) {
+            tracing::warn!(%error, "what was learned of moves is not kept");
+        }
+    }
+
+    /// Times of reads of what was moved are those of a layout that is gone.
+    fn forget_times(&mut self) {
+        let Some(profile) = self.profile.as_ref().filter(|path| path.exists()) else {
+            return self.moved.clear();
+        };
+        if self.moved.is_empty() {
+            return;
+        }
+        let resolver = Resolver::new();
+        let moved = |file: &TracedFile| {
+            let number = file.key.inode;
+            if !self.moved.keys().any(|id| id.inode == number) {
+                return Vec::new();
+            }
+            let now = resolver.find(file).map(|located| TargetId {
+                dev: located.dev,
+                inode: located.inode,
+            });
+            let ranges = now.and_then(|id| self.moved.get(&id));
+            ranges.cloned().unwrap_or_default()
+        };
+        let forgotten = Store::create(profile, &StoreOptions::default())
+            .and_then(|mut store| store.forget_times(moved));
+        match forgotten {
+            Ok(()) => self.moved.clear(),
+            // They are tried again at the next look.
+            Err(error) => tracing::warn!(%error, "times of moved files stay in the profile"),
+        }
     }
 }
 
-/// The days that these sessions stand for by now.
-fn days_of(sessions: &[StoredSession], half_life: Duration, now: SystemTime) -> f64 {
-    let traces = sessions.iter().map(|session| {
-        let end = session.ended.unwrap_or(session.latest);
-        let traced = end.duration_since(session.began).unwrap_or_default();
-        (traced, now.duration_since(end).unwrap_or_default())
-    });
-    observed_days(traces, half_life)
+/// The traces of a profile.
+struct Traces {
+    sessions: Vec<StoredSession>,
+    half_life: Duration,
+    now: SystemTime,
+}
+
+impl Traces {
+    /// The time of each that began at or after a moment, and how long ago it ended.
+    fn since(&self, moment: SystemTime) -> impl Iterator<Item = (Duration, Duration)> + '_ {
+        let begun = self.sessions.iter().filter(move |it| it.began >= moment);
+        begun.map(|session| {
+            let end = session.ended.unwrap_or(session.latest);
+            let traced = end.duration_since(session.began).unwrap_or_default();
+            (traced, self.now.duration_since(end).unwrap_or_default())
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Duration, Duration)> + '_ {
+        self.since(SystemTime::UNIX_EPOCH)
+    }
+}
+
+/// The wall clock as experience counts it.
+fn since_1970(now: SystemTime) -> Duration {
+    now.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Turns a question that may be asked by one at a time into a flag that all workers see.
@@ -175,7 +285,14 @@ impl Work for Duties {
     }
 
     fn places(&mut self) -> Result<Vec<Place>, String> {
+        self.keep_known();
         self.rests.clear();
+        // What is not kept is not lost either where only settings are read again.
+        for (uuid, known) in std::mem::take(&mut self.known).into_values() {
+            if let Some(uuid) = uuid {
+                self.memory.put_back(uuid, known);
+            }
+        }
         let paths = match self.settings.paths.is_empty() {
             false => self.settings.paths.clone(),
             // As those of `indef run --all-mounts`: what is excluded by its path has no second one then.
@@ -260,31 +377,81 @@ impl Work for Duties {
                 decision: Decision::NoProfile,
                 skipped: Default::default(),
                 observed_days: 0.0,
+                given: 1.0,
             }));
         };
+        self.forget_times();
+        let traces = self.traces().map_err(|error| chain(&error))?;
+        let now = traces.as_ref().map_or_else(SystemTime::now, |it| it.now);
+        let terms = self.settings.terms;
         let cancel = self.stop.child();
+        let known = self.known(place);
+        let traced = |since: Duration| {
+            let moment = SystemTime::UNIX_EPOCH + since;
+            let of = |it: &Traces| worth_days(it.since(moment), it.half_life);
+            traces.as_ref().map_or(0.0, of)
+        };
+        let experience = &mut known.experience;
+        let look = experience.look(since_1970(now), terms.within_days, &traced);
+        let look = Mutex::new(look);
         let halting = Halting {
             halt: Mutex::new(halt),
             cancel: &cancel,
         };
         let notes = |_: Note<'_>| halting.ask();
+        let see = |found: &FoundFile, read: &[AccessRange]| {
+            let key = FileKey::of(found.id, found.born);
+            match &found.result {
+                Ok(layout) => lock(&look).see(key, layout, read),
+                Err(_) => lock(&look).pass_over(key),
+            }
+        };
         let planned = planner
-            .plan(&cancel, &notes)
+            .plan_and_see(&cancel, &notes, &see)
             .map_err(|error| chain(&error))?;
         if planned.summary.cancelled || cancel.is_cancelled() {
             return Ok(None);
         }
-        let days = self.observed_days().map_err(|error| chain(&error))?;
+        // Without a profile nothing is known of reads, and so nothing of what lasts that is read.
+        if traces.is_some() {
+            into_inner(look).end();
+        }
+        let (days, credibility) = match &traces {
+            Some(traces) => {
+                let noise = noise_of(traces.all(), traces.half_life);
+                let credibility = Credibility::of(&planned.counts, noise * PARTS as f64);
+                let days = observed_days(traces.all(), traces.half_life);
+                (days * PARTS as f64, credibility)
+            }
+            None => (1.0, Credibility::FULL),
+        };
+        let experience = &known.experience;
+        let decided =
+            experience.believe(&terms, credibility, FileKey::of_plan, |terms, beliefs| {
+                decide(planned, terms, days, beliefs)
+            });
         let Decided {
-            outlook,
+            mut outlook,
             options,
             files,
-        } = decide(planned, &self.settings.terms, days);
+            by,
+        } = decided;
+        if traces.is_some() {
+            outlook.observed_days /= PARTS as f64;
+        }
+        self.keep_known();
         let rest = Rest {
-            options,
+            options: options.clone(),
             files: files.into(),
             tries: HashMap::new(),
             too_large: None,
+            foresight: Foresight {
+                options,
+                terms,
+                by,
+                observed_days: days,
+                credibility,
+            },
         };
         self.rests.insert(place, rest);
         Ok(Some(outlook))
@@ -342,9 +509,31 @@ impl Work for Duties {
                 };
             }
         };
-        tracing::debug!(took = ?begun.elapsed(), "a portion");
+        let took = begun.elapsed();
+        tracing::debug!(?took, "a portion");
         let spent = Bytes(observer.spent.into_inner());
-        rest.settle(files, &result, spent, limit.bytes)
+        let moved: Vec<FilePlan> = { result.files.iter() }
+            .filter(|file| !file.bytes_relocated.is_zero())
+            .filter_map(|file| files.iter().find(|plan| id(plan) == file.id).cloned())
+            .collect();
+        let foresight = rest.foresight.clone();
+        let portion = rest.settle(files, &result, spent, limit.bytes);
+        for plan in &moved {
+            self.moved.entry(id(plan)).or_default().extend(plan.runs());
+        }
+        if self.profile.is_some() {
+            let now = since_1970(SystemTime::now());
+            let experience = &mut self.known(place).experience;
+            experience.took(spent, took.into());
+            for plan in &moved {
+                experience.moved(&FileKey::of_plan(plan), plan, &foresight, now);
+            }
+        }
+        if portion.end == PortionEnd::Done {
+            self.forget_times();
+            self.keep_known();
+        }
+        portion
     }
 
     fn pass_over(&mut self, place: usize) {
@@ -356,7 +545,10 @@ impl Work for Duties {
     }
 
     fn forget(&mut self, place: usize) {
-        self.rests.remove(&place);
+        if self.rests.remove(&place).is_some() {
+            self.forget_times();
+            self.keep_known();
+        }
     }
 }
 
@@ -514,12 +706,20 @@ mod tests {
             common_error: None,
         };
         let week = 7 * 24 * hour;
-        let days = |sessions: &[StoredSession]| days_of(sessions, week, now);
+        let days_of = |sessions: &[StoredSession], half_life| {
+            let traces = Traces {
+                sessions: sessions.to_vec(),
+                half_life,
+                now,
+            };
+            observed_days(traces.all(), half_life)
+        };
+        let days = |sessions: &[StoredSession]| days_of(sessions, week);
         assert_eq!(days(&[]), 1.0 / 24.0);
         assert_eq!(days(&[session(Duration::ZERO, true)]), 0.25);
         let two = [session(Duration::ZERO, false), session(week, true)];
         assert_eq!(days(&two), 0.375);
-        assert_eq!(days_of(&two, Duration::ZERO, now), 0.5);
+        assert_eq!(days_of(&two, Duration::ZERO), 0.5);
         // One that ends in the future, as the clock was set back, is worth its time.
         assert_eq!(days(&[session(Duration::ZERO, true)]), 0.25);
     }

@@ -197,7 +197,7 @@ impl fmt::Display for Event<'_> {
                 f,
                 "cannot trace: {why}; decides by what is known of reads already"
             ),
-            Self::Decided { outlook, .. } => outlook.decision.fmt(f),
+            Self::Decided { outlook, .. } => outlook.fmt(f),
             Self::Held { why, .. } => write!(f, "waits: {why}"),
             Self::Resumed { .. } => f.write_str("goes on"),
             Self::Moved {

@@ -8,16 +8,15 @@
 //! clock that is set back gives no budget twice, and one that was wrong once does not stop time.
 
 use std::{
-    fs, io,
-    io::{Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    io,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};
 use units::Bytes;
+
+use super::stored;
 
 const SCHEMA: u64 = 1;
 /// A longer file is none of ours.
@@ -269,24 +268,12 @@ enum Found {
 }
 
 fn read(path: &Path) -> io::Result<Found> {
-    // Neither a link is followed nor a FIFO waited for.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits() as i32)
-        .open(path);
-    let file = match file {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::None),
-        file => file?,
+    let bytes = match stored::read(path, LONGEST)? {
+        stored::Found::None => return Ok(Found::None),
+        stored::Found::Foreign => return Ok(Found::Damaged),
+        stored::Found::Bytes(bytes) => bytes,
     };
-    let status = file.metadata()?;
-    let is_ours = status.is_file() && status.uid() == geteuid().as_raw();
-    if !is_ours || status.mode() & 0o022 != 0 || status.len() > LONGEST {
-        return Ok(Found::Damaged);
-    }
-    let mut text = Vec::new();
-    file.take(LONGEST).read_to_end(&mut text)?;
-    let stored = serde_json::from_slice::<Stored>(&text).ok();
+    let stored = serde_json::from_slice::<Stored>(&bytes).ok();
     let is_sound = |stored: &Stored| {
         stored.schema == SCHEMA && stored.days.is_sorted_by(|one, next| one.day < next.day)
     };
@@ -296,27 +283,16 @@ fn read(path: &Path) -> io::Result<Found> {
 }
 
 fn write(path: &Path, stored: &Stored) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    // Always the same name, so that a kill leaves one at most. The folder is ours alone.
-    let beside = path.with_extension("new");
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(&beside)?;
     let mut text = serde_json::to_vec(stored)?;
     text.push(b'\n');
-    file.write_all(&text)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    fs::File::open(folder)?.sync_all()
+    stored::write(path, &text)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use std::fs;
 
     use super::*;
 

@@ -20,12 +20,15 @@ mod decide;
 mod decision;
 mod duties;
 mod event;
+mod experience;
 mod ledger;
+mod memory;
 pub mod metrics;
 mod portion;
 mod settings;
 mod state;
 mod status;
+mod stored;
 mod window;
 mod world;
 
@@ -38,10 +41,11 @@ use indef_core::plan::SavedBy;
 use units::Bytes;
 
 use crate::consider::{CannotTell, Gate, Reading};
-pub use decide::{Decided, decide, observed_days};
+pub use decide::{Decided, decide, noise_of, observed_days, worth_days};
 pub use decision::{Decision, Outlook};
 pub use duties::Duties;
 pub use event::{Event, Hold, Level};
+pub use experience::{Experience, Foresight, Look, PARTS};
 pub use ledger::{Budgets, Ledger, LedgerError, Moment, Spent};
 pub use portion::{Portion, PortionEnd, PortionLimit, Traced};
 pub use settings::Settings;
@@ -512,7 +516,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         self.places[index].broken_off = 0;
         let status = &mut self.status.places[index];
         let decision = &outlook.decision;
-        status.decision = Some((decision.as_str(), decision.to_string()));
+        status.decision = Some((decision.as_str(), outlook.to_string()));
         (status.wanted, status.saved_requests, status.saved_s) = (Bytes::ZERO, 0.0, None);
         let is_move = match decision {
             Decision::Move { paying, .. } => {

@@ -226,6 +226,8 @@ impl Work for FakeWork {
             bytes: Bytes(bytes),
             saved_a_day: 100.0,
             requests_a_day: 1000.0,
+            saved: 0.0,
+            late_serves_days: 30.0,
             late_bytes: Bytes::ZERO,
             late_days: f64::INFINITY,
         };

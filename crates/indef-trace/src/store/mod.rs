@@ -32,6 +32,7 @@ mod add;
 mod checksum;
 mod decay;
 mod error;
+mod forget;
 mod format;
 mod handle;
 mod merge;
@@ -53,4 +54,4 @@ pub use model::{
     DEFAULT_HALF_LIFE, DEFAULT_MAX_SIZE, Heat, SMALLEST, Session, SessionId, SessionInfo,
     StoreOptions,
 };
-pub use read::{Settings, counted};
+pub use read::{Settings, counted, counted_in_parts};

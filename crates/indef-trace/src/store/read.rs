@@ -61,9 +61,26 @@ impl Store {
     ///
     /// The store is locked or damaged.
     pub fn load(&self, now: SystemTime) -> Result<Heat> {
+        self.load_by(now, counted)
+    }
+
+    /// The same in parts of an access; see [`counted_in_parts`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub fn load_in_parts(&self, now: SystemTime, parts: u64) -> Result<Heat> {
+        self.load_by(now, |range, counts| counted_in_parts(range, counts, parts))
+    }
+
+    fn load_by(
+        &self,
+        now: SystemTime,
+        counted: impl Fn(FileRange, [f64; COUNTS]) -> Option<AccessRange>,
+    ) -> Result<Heat> {
         let mut heat = Heat::default();
         let mut latest = None;
-        self.visit(now, |number, file, range| {
+        self.visit_by(now, counted, |number, file, range| {
             if latest != Some(number) {
                 latest = Some(number);
                 heat.files.push(file.clone());
@@ -82,6 +99,15 @@ impl Store {
     pub fn visit(
         &self,
         now: SystemTime,
+        see: impl FnMut(i64, &TracedFile, AccessRange),
+    ) -> Result<()> {
+        self.visit_by(now, counted, see)
+    }
+
+    fn visit_by(
+        &self,
+        now: SystemTime,
+        counted: impl Fn(FileRange, [f64; COUNTS]) -> Option<AccessRange>,
         mut see: impl FnMut(i64, &TracedFile, AccessRange),
     ) -> Result<()> {
         self.rows::<StoreError>(|file, range, counts, decay| {
@@ -190,7 +216,7 @@ impl Store {
     }
 }
 
-fn traced(row: &Row<'_>) -> rusqlite::Result<TracedFile> {
+pub(super) fn traced(row: &Row<'_>) -> rusqlite::Result<TracedFile> {
     let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
     let path: Option<Vec<u8>> = row.get(6)?;
     Ok(TracedFile {
@@ -237,6 +263,24 @@ fn range(row: &Row<'_>, checked: usize) -> rusqlite::Result<(i64, FileRange, [f6
     }
     let range = FileRange::new(start.cast_unsigned(), len.cast_unsigned());
     Ok((file, range, counts))
+}
+
+/// As [`counted`], but with reads, writes and requests in so many parts each: what has faded below one access stays a fraction
+/// of one.
+#[must_use]
+pub fn counted_in_parts(
+    range: FileRange,
+    counts: [f64; COUNTS],
+    parts: u64,
+) -> Option<AccessRange> {
+    let mut access = counted(range, counts)?;
+    let fine = |count: f64| (count * parts as f64).round() as u64;
+    let [reads, writes, requests, ..] = counts.map(fine);
+    // What is left of a range is at least as much as can be told.
+    access.reads = reads.max(u64::from(access.reads > 0));
+    access.writes = writes.max(u64::from(access.writes > 0));
+    access.observed.requests = requests.max(u64::from(access.observed.requests > 0));
+    Some(access)
 }
 
 /// Rounded counts (reads, writes, requests, timed reads, their time in ns, requests ahead of them); `None` if the range

@@ -857,3 +857,57 @@ proptest! {
         prop_assert_eq!(one.len(), two.len());
     }
 }
+
+#[test]
+fn times_of_what_was_moved_are_forgotten_and_reads_are_not() {
+    let (_folder, path) = folder();
+    let mut store = Store::create(&path, &never()).unwrap();
+    let now = later(0);
+    let of = session(&mut store, now);
+    let tallies = [
+        tally(1, 0, 4096, 8),
+        tally(1, 8192, 4096, 8),
+        tally(2, 0, 4096, 8),
+    ];
+    store.add(of, &[file(1), file(2)], &tallies, now).unwrap();
+    let moved = |known: &TracedFile| match known.key.inode {
+        1 => vec![FileRange::new(4096, 6000)],
+        _ => Vec::new(),
+    };
+    store.forget_times(moved).unwrap();
+    let heat = store.load(now).unwrap();
+    let timed: Vec<_> = { heat.ranges.iter() }
+        .map(|(_, range)| (range.reads, range.observed.requests, range.observed.timed))
+        .collect();
+    assert_eq!(timed, [(8, 32, 8), (8, 32, 0), (8, 32, 8)]);
+    // What is added later are times of the new place; checksums hold.
+    store.add(of, &[], &[tally(1, 8192, 4096, 1)], now).unwrap();
+    drop(store);
+    let mut store = Store::create(&path, &never()).unwrap();
+    let heat = store.load(now).unwrap();
+    let (_, range) = heat.ranges[1];
+    assert_eq!(
+        (range.reads, range.observed.timed, range.observed.time.0),
+        (9, 1, 100)
+    );
+    assert_eq!(range.observed.ahead, Some(3));
+    store.forget_times(|_| Vec::new()).unwrap();
+}
+
+#[test]
+fn what_faded_below_one_access_is_a_fraction_where_parts_count() {
+    let range = FileRange::new(0, 4096);
+    let counts = [0.25, 0.0, 0.5, 0.25, 100.0, 0.0];
+    let whole = counted(range, counts).unwrap();
+    assert_eq!((whole.reads, whole.observed.requests), (1, 2));
+    let parts = counted_in_parts(range, counts, 1024).unwrap();
+    assert_eq!((parts.reads, parts.observed.requests), (256, 512));
+    // Means hold: times are those of reads that were timed.
+    assert_eq!((parts.observed.timed, parts.observed.time.0), (1, 400));
+    let many = counted_in_parts(range, [3.0, 1.0, 6.0, 3.0, 90.0, 0.0], 1024).unwrap();
+    assert_eq!(
+        (many.reads, many.writes, many.observed.timed),
+        (3072, 1024, 3)
+    );
+    assert_eq!(counted_in_parts(range, [0.0; 6], 1024), None);
+}
