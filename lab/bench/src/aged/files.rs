@@ -1,11 +1,12 @@
 //! Files that come and go, after Geriatrix.
 
-use std::path::Path;
-
 use anyhow::Result;
 use workloads::{change::Change, geriatrix::Geriatrix};
 
-use super::{life::Life, perform::Performer};
+use super::{
+    life::{Life, Setting},
+    perform::Performer,
+};
 
 /// Part of the file system's free space that files fill, in percent (Geriatrix's README: "around 80 % is reasonable").
 const FILL_PCT: u64 = 80;
@@ -20,7 +21,10 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn begin(folder: &Path, days: u32, seed: u64) -> Result<Self> {
+    pub(super) fn begin(setting: &Setting<'_>) -> Result<Self> {
+        let &Setting {
+            folder, days, seed, ..
+        } = setting;
         let space = rustix::fs::statvfs(folder)?;
         let full = space.f_bavail * space.f_frsize / 100 * FILL_PCT;
         let mut files = Self {

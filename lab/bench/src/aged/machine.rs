@@ -7,7 +7,7 @@ use std::{
     fmt::Write as _,
     fs::File,
     io::{Seek, SeekFrom, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -16,7 +16,7 @@ use scratch_fs::ScratchFs;
 use units::Bytes;
 use workloads::Numbers;
 
-use super::life::Life;
+use super::life::{Life, Setting};
 
 /// The virtual disk, and the images beside it.
 const DISK: Bytes = Bytes::mib(384);
@@ -34,7 +34,8 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn begin(folder: &Path, seed: u64) -> Result<Self> {
+    pub(super) fn begin(setting: &Setting<'_>) -> Result<Self> {
+        let &Setting { folder, seed, .. } = setting;
         let mut numbers = Numbers::new(seed);
         // Beside the folder: what does not change is no part of the result.
         let mut others = File::create(folder.with_file_name("others"))?;

@@ -1,11 +1,12 @@
 //! A mail store.
 
-use std::path::Path;
-
 use anyhow::Result;
 use workloads::mail_store::{MailStore, Size};
 
-use super::{life::Life, perform::Performer};
+use super::{
+    life::{Life, Setting},
+    perform::Performer,
+};
 
 /// Two thirds of the file system, once as many mails go as come; assumed.
 const STORE: Size = Size {
@@ -20,11 +21,11 @@ pub(super) struct Mail {
 }
 
 impl Mail {
-    pub(super) fn begin(folder: &Path, seed: u64) -> Result<Self> {
-        Ok(Self {
-            store: MailStore::new(STORE, seed),
-            performer: Performer::new(folder.to_owned(), seed),
-        })
+    pub(super) fn begin(setting: &Setting<'_>) -> Self {
+        Self {
+            store: MailStore::new(STORE, setting.seed),
+            performer: Performer::new(setting.folder.to_owned(), setting.seed),
+        }
     }
 }
 

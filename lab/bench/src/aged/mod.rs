@@ -12,6 +12,7 @@ mod machine;
 mod mail;
 mod perform;
 mod pulls;
+mod state;
 
 use std::{
     fs::File,
@@ -31,7 +32,8 @@ use super::{
     peers::Fs,
     report::{Report, Verdict},
 };
-use life::State;
+use life::Setting;
+use state::State;
 
 /// What a request reads (`read_ahead_kb`, Linux's default).
 const REQUEST: u64 = 128 << 10;
@@ -162,7 +164,14 @@ fn live(args: &AgedArgs, state: State, fs: Fs, seed: u64, indef: &Path) -> Resul
         .folder(&images)
         .build()?;
     let folder = scratch.path().join("data");
-    let mut life = state.begin(args, &images, &folder, seed)?;
+    let mut life = state.begin(&Setting {
+        folder: &folder,
+        images: &images,
+        days: args.days,
+        days_after: MONTH,
+        repository: args.repository.as_deref(),
+        seed,
+    })?;
     let mut pass = |days| {
         for _ in 0..days {
             measure::ensure_not_stopped()?;

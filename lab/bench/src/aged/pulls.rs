@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
-use super::{AgedArgs, MONTH, life::Life};
+use super::life::{Life, Setting};
 use crate::measure::text;
 
 pub(super) struct Pulls {
@@ -25,31 +25,28 @@ pub(super) struct Pulls {
 }
 
 impl Pulls {
-    pub(super) fn begin(args: &AgedArgs, images: &Path, folder: &Path) -> Result<Self> {
-        let repository = args
-            .repository
-            .clone()
-            .unwrap_or_else(|| source_tree::root().to_owned());
+    pub(super) fn begin(setting: &Setting<'_>) -> Result<Self> {
+        let repository = setting.repository.unwrap_or(source_tree::root());
         let history = git(
-            &repository,
+            repository,
             &["rev-list", "--first-parent", "--reverse", "HEAD"],
         )?;
         let commits: Vec<String> = history.lines().map(str::to_owned).collect();
-        let days = (args.days + MONTH) as usize;
+        let days = (setting.days + setting.days_after) as usize;
         ensure!(
             commits.len() > days,
             "{} has {} commits in a line; {days} days want more (--repository, --days)",
             repository.display(),
             commits.len()
         );
-        let upstream = tempfile::tempdir_in(images)?;
+        let upstream = tempfile::tempdir_in(setting.images)?;
         text(
             Command::new("git")
                 .args(["clone", "--quiet", "--bare"])
-                .args([&repository, upstream.path()]),
+                .args([repository, upstream.path()]),
         )?;
         let pulls = Self {
-            tree: folder.join("tree"),
+            tree: setting.folder.join("tree"),
             upstream,
             commits,
             day: 0,
