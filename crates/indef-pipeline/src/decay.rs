@@ -20,6 +20,14 @@ impl Decay {
     /// Counts keep their values.
     pub(crate) const NONE: Self = Self { half_life: None };
 
+    /// Counts are worth half after this time, or keep their values where it is zero, as a profile's settings have it.
+    pub(crate) const fn of(half_life: Duration) -> Self {
+        match half_life.is_zero() {
+            true => Self::NONE,
+            false => Self::half_life(half_life),
+        }
+    }
+
     /// Counts are worth half after this time, which is not zero.
     pub(crate) const fn half_life(time: Duration) -> Self {
         Self {

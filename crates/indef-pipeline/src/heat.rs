@@ -240,11 +240,7 @@ impl Accesses {
 /// The variance of a count of a store ÷ the count: `k` − 1 where one access in `k` was counted, as a mean over all
 /// that is left of the sessions. A count that is worth half has a quarter of the variance.
 fn noise(sessions: &[Session], half_life: Duration, now: SystemTime) -> f64 {
-    let decay = if half_life.is_zero() {
-        Decay::NONE
-    } else {
-        Decay::half_life(half_life)
-    };
+    let decay = Decay::of(half_life);
     let (mut variance, mut counts) = (0.0, 0.0);
     for session in sessions {
         let left = decay.factor(now.duration_since(session.latest).unwrap_or_default());

@@ -59,8 +59,34 @@ pub(crate) fn commands(extents: &[Span], start: u64, len: u64, longest: u64) -> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use flash_model::{NamespaceKind, NamespaceSpec, Placement, Profile};
+    use units::Bytes;
+
     use super::*;
+
+    /// The paper's device, with nothing on it.
+    pub(crate) fn device() -> Device {
+        let profile = Profile::builtin("fast24").unwrap();
+        let spec = NamespaceSpec {
+            kind: NamespaceKind::Conventional,
+            size: Bytes::mib(512),
+        };
+        Device::new(&profile, &[spec]).unwrap()
+    }
+
+    /// A write without a hint, of which the device is done.
+    pub(crate) fn write(device: &mut Device, offset: u64, len: u64) {
+        let command = Command::Write {
+            offset,
+            len,
+            fua: false,
+            placement: Placement::RoundRobin,
+        };
+        let now = device.stats().now_ns;
+        device.submit(now, NAMESPACE, &command).unwrap();
+        idle(device);
+    }
 
     #[test]
     fn parts_of_extents_that_touch_are_one() {

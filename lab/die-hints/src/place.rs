@@ -72,31 +72,13 @@ fn mean(of: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use flash_model::{Command, NamespaceKind, NamespaceSpec, Placement, Profile};
-    use units::Bytes;
-
     use super::*;
-    use crate::model::idle;
+    use crate::model::tests::{device, write};
 
     #[test]
     fn pieces_that_were_cut_and_pieces_on_one_die_are_seen() {
-        let profile = Profile::builtin("fast24").unwrap();
-        let spec = NamespaceSpec {
-            kind: NamespaceKind::Conventional,
-            size: Bytes::mib(512),
-        };
-        let mut device = Device::new(&profile, &[spec]).unwrap();
-        let mut write = |offset: u64, len: u64| {
-            let command = Command::Write {
-                offset,
-                len,
-                fua: false,
-                placement: Placement::RoundRobin,
-            };
-            let now = device.stats().now_ns;
-            device.submit(now, 0, &command).unwrap();
-            idle(&mut device);
-        };
+        let mut device = device();
+        let mut write = |offset, len| write(&mut device, offset, len);
         let at = |offset: u64, len: u64| vec![Span { offset, len }];
         write(0, CALL);
         // Each piece meets the same die.

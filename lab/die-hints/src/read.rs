@@ -109,33 +109,10 @@ impl<'a> Thread<'a> {
 
 #[cfg(test)]
 mod tests {
-    use flash_model::{NamespaceKind, NamespaceSpec, Placement, Profile};
-    use units::Bytes;
-
     use super::*;
+    use crate::model::tests::{device, write};
 
     const GRANULE: u64 = 32 << 10;
-
-    fn device() -> Device {
-        let profile = Profile::builtin("fast24").unwrap();
-        let spec = NamespaceSpec {
-            kind: NamespaceKind::Conventional,
-            size: Bytes::mib(512),
-        };
-        Device::new(&profile, &[spec]).unwrap()
-    }
-
-    fn write(device: &mut Device, offset: u64, len: u64) {
-        let command = Command::Write {
-            offset,
-            len,
-            fua: false,
-            placement: Placement::RoundRobin,
-        };
-        let now = device.stats().now_ns;
-        device.submit(now, 0, &command).unwrap();
-        idle(device);
-    }
 
     #[test]
     fn pages_on_one_die_take_longer_than_pages_on_all() {

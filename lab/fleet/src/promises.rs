@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use indef_core::plan::FilePlan;
 use indef_pipeline::tend::Foresight;
-use lfs_sim::{BLOCK, FileId};
+use lfs_sim::{BLOCK, FileId, Files};
 use units::{Bytes, Nanos};
 
 use crate::{host::Host, reads::Window};
@@ -95,11 +95,15 @@ pub(crate) struct Book {
 fn apart(host: &Host, file: FileId, start: u32, end: u32) -> Vec<u32> {
     let files = host.volume().files();
     let last = end.min(files.blocks(file)).saturating_sub(1);
-    let is_apart = |at: &u32| match (files.block(file, *at), files.block(file, *at + 1)) {
-        (Some(one), Some(next)) => one.0 + 1 != next.0,
-        _ => true,
-    };
-    (start..last.max(start)).filter(is_apart).collect()
+    (start..last.max(start))
+        .filter(|at| !lies_together(files, file, *at))
+        .collect()
+}
+
+/// Whether the block after this one follows it on the device.
+fn lies_together(files: &Files, file: FileId, at: u32) -> bool {
+    let pair = (files.block(file, at), files.block(file, at + 1));
+    matches!(pair, (Some(one), Some(next)) if one.0 + 1 == next.0)
 }
 
 /// What plans promise, by the grounds of the decision, and of which the layout of each file is believed to serve so long.
@@ -178,13 +182,8 @@ impl Book {
         let files = host.volume().files();
         let sums = &mut self.sums;
         self.moved.retain_mut(|moved| {
-            moved.joined.retain(|at| {
-                let pair = (
-                    files.block(moved.file, *at),
-                    files.block(moved.file, *at + 1),
-                );
-                matches!(pair, (Some(one), Some(next)) if one.0 + 1 == next.0)
-            });
+            let file = moved.file;
+            moved.joined.retain(|at| lies_together(files, file, *at));
             let part = moved.joined.len() as f64 / moved.all;
             let rate = rates
                 .get(&(moved.file, moved.start))

@@ -97,7 +97,7 @@ pub fn worth_days(
     traces: impl IntoIterator<Item = (Duration, Duration)>,
     half_life: Duration,
 ) -> f64 {
-    let decay = decay(half_life);
+    let decay = Decay::of(half_life);
     let worth = |(traced, ago): (Duration, Duration)| traced.as_secs_f64() * decay.factor(ago);
     traces.into_iter().map(worth).sum::<f64>() / DAY_S
 }
@@ -109,7 +109,7 @@ pub fn noise_of(
     traces: impl IntoIterator<Item = (Duration, Duration)>,
     half_life: Duration,
 ) -> f64 {
-    let decay = decay(half_life);
+    let decay = Decay::of(half_life);
     let (mut sum, mut squares) = (0.0, 0.0);
     for (traced, ago) in traces {
         let worth = decay.factor(ago);
@@ -117,13 +117,6 @@ pub fn noise_of(
         squares += traced.as_secs_f64() * worth * worth;
     }
     if sum > 0.0 { squares / sum } else { 1.0 }
-}
-
-fn decay(half_life: Duration) -> Decay {
-    match half_life.is_zero() {
-        true => Decay::NONE,
-        false => Decay::half_life(half_life),
-    }
 }
 
 fn gain_per_byte(file: &FilePlan) -> f64 {

@@ -1,7 +1,7 @@
 //! The work of the service, by the stages of the pipeline.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     io,
     path::PathBuf,
     sync::{
@@ -195,9 +195,10 @@ impl Duties {
             return;
         }
         let resolver = Resolver::new();
+        // A file of the profile is only looked up where it may be one of them.
+        let inodes: HashSet<u64> = self.moved.keys().map(|id| id.inode).collect();
         let moved = |file: &TracedFile| {
-            let number = file.key.inode;
-            if !self.moved.keys().any(|id| id.inode == number) {
+            if !inodes.contains(&file.key.inode) {
                 return Vec::new();
             }
             let now = resolver.find(file).map(|located| TargetId {

@@ -26,6 +26,8 @@ use indef_core::{
 use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange, Nanos};
 
+use crate::decay::Decay;
+
 /// Evidence is worth half after this: a season, as what layouts last is counted in weeks and months.
 const HALF_LIFE: Duration = Duration::from_secs(91 * 24 * 3600);
 
@@ -45,9 +47,9 @@ fn days_between(from: Duration, to: Duration) -> f64 {
     to.saturating_sub(from).as_secs_f64() / DAY_S
 }
 
-/// The part that evidence is worth after so many days.
-fn faded(days: f64) -> f64 {
-    (-days * DAY_S / HALF_LIFE.as_secs_f64()).exp2()
+/// The part that evidence is worth after this.
+fn faded(from: Duration, to: Duration) -> f64 {
+    Decay::half_life(HALF_LIFE).factor(to.saturating_sub(from))
 }
 
 /// A file system's.
@@ -329,7 +331,7 @@ impl<K: Ord + Clone + Hash> Look<'_, K> {
         if days <= 0.0 {
             return;
         }
-        known.lives.fade(faded(days));
+        known.lives.fade(faded(known.seen, self.now));
         if let count @ 1.. = known.joints.count() {
             let lost = 1.0 - known.joints.left_in(layout) as f64 / count as f64;
             known.lives.add(days, lost);
@@ -374,7 +376,7 @@ impl<K: Ord + Clone + Hash> Look<'_, K> {
             seen,
             ..
         } = self;
-        let part = faded(days_between(experience.at, now));
+        let part = faded(experience.at, now);
         experience.at = experience.at.max(now);
         experience.lives.fade(part);
         experience.given.fade(part);

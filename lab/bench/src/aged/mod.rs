@@ -18,10 +18,11 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indef_fs::{Mapper, map};
 use scratch_fs::ScratchFs;
 use units::{Bytes, FileRange};
@@ -50,30 +51,13 @@ pub struct AgedArgs {
     states: Vec<State>,
     /// File systems
     #[arg(long, value_delimiter = ',', default_values = ["ext4", "xfs", "btrfs"])]
-    fs: Vec<FsName>,
+    fs: Vec<Fs>,
     /// Days of a life before anything is repaired
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..))]
     days: u32,
     /// Git repository whose history is pulled [default: this project's]
     #[arg(long, value_name = "FOLDER")]
     repository: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum FsName {
-    Ext4,
-    Xfs,
-    Btrfs,
-}
-
-impl FsName {
-    const fn fs(self) -> Fs {
-        match self {
-            Self::Ext4 => Fs::Ext4,
-            Self::Xfs => Fs::Xfs,
-            Self::Btrfs => Fs::Btrfs,
-        }
-    }
 }
 
 /// How the files of a folder lie.
@@ -143,8 +127,7 @@ pub(super) fn measure(args: &AgedArgs, report: &mut Report) -> Result<()> {
     let indef = args.common.indef()?;
     report.heading("requests beyond the fewest to read each file once: aged, repaired, a month later; moved of all data");
     for state in &args.states {
-        for fs in &args.fs {
-            let fs = fs.fs();
+        for fs in args.fs.iter().copied() {
             let case = format!("{} on {}", state.name(), fs.name());
             let lived: Vec<Lived> = (0..args.common.runs)
                 .map(|run| {
@@ -202,20 +185,8 @@ fn live(args: &AgedArgs, state: State, fs: Fs, seed: u64, indef: &Path) -> Resul
 
 /// A number of the totals of what indef says.
 fn total(indef: &Path, verb: &[&str], folder: &Path, number: &str) -> Result<u64> {
-    let output = std::process::Command::new(indef)
-        .args(verb)
-        .arg("--json")
-        .arg(folder)
-        .output()
-        .with_context(|| format!("cannot run {}", indef.display()))?;
-    ensure!(
-        output.status.success(),
-        "indef {}: {}\n{}",
-        verb.join(" "),
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let said = measure::text(Command::new(indef).args(verb).arg("--json").arg(folder))?;
+    let document: serde_json::Value = serde_json::from_str(&said)?;
     document["totals"][number]
         .as_u64()
         .with_context(|| format!("indef {} tells no {number}", verb.join(" ")))
