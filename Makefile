@@ -61,7 +61,8 @@ bench: deps
 	$(CARGO) lab bench all
 
 # The papers' figures that are built, in virtual time, ours beside theirs: under 3 minutes (docs/experiments.md).
-# TIER=M and TIER=G the others.
+# TIER=M measures on file systems of this machine (root, an idle machine, and patience), TIER=G on F2FS in guests (QEMU and
+# f2fs-tools; the first time a network).
 TIER ?= V
 experiments: build-deps
 	$(CARGO) run --locked --release --quiet --package indef-lab -- experiments --tier $(TIER)

@@ -177,6 +177,7 @@ fn measure_plan(policy: Policy) -> serde_json::Value {
         fs: "ext4".into(),
         engine: None,
         extents_before: EXTENTS,
+        named: None,
         skip: None,
         chunks,
     }];

@@ -60,7 +60,8 @@ reasons! {
     KeepsSharing = "keeps-sharing";
     /// Shared with a file that cannot be found, opened or changed: it would keep the old blocks.
     HoldersUnreachable = "holders-unreachable";
-    /// Shared, on a file system that does not tell with which files: XFS without `rmapbt`.
+    /// Shared, on a file system that does not tell with which files (XFS without `rmapbt`), and not all of them were
+    /// named, or none.
     HoldersUnknown = "holders-unknown";
     /// Shared with more files than are looked at, or in more parts.
     ManyHolders = "many-holders";
@@ -78,6 +79,8 @@ reasons! {
     Empty = "empty";
     /// Not a regular file.
     NotRegular = "not-regular";
+    /// `lost+found` of a file system, which only root may read.
+    LostAndFound = "lost-and-found";
     /// A directory on its path is a symbolic link.
     SymbolicLink = "symbolic-link";
     /// The file system has no engine.
@@ -118,6 +121,8 @@ reasons! {
     NoSpace = "no-space";
     /// The owner's quota does not allow the donor.
     QuotaExceeded = "quota-exceeded";
+    /// Moved together with another file that has the same blocks, which does it for all of them.
+    MovedAlong = "moved-along";
     /// Changed between planning and moving, or while moving.
     Changed = "changed";
     /// Held open for writing, where only an idle file can be moved safely.

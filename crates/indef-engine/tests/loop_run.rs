@@ -67,6 +67,7 @@ fn plan(options: &PlanOptions, found: FoundFile) -> Option<FilePlan> {
         fs: found.fs.kind.to_string().into(),
         engine: None,
         extents_before: layout.fragments(),
+        named: None,
         skip: None,
         chunks: plan_file(options, &facts),
     };

@@ -27,19 +27,16 @@ use std::{
 
 use linux_abi::{
     fiemap::Mapper,
-    fsxattr::{Attributes, Flags},
     handle::{self, FileHandle},
     xfs::{InodeRecords, geometry},
 };
 use rustix::{
-    fs::{
-        AtFlags, FallocateFlags, FileType, Gid, OFlags, StatxFlags, Uid, fallocate, fchown, statx,
-    },
+    fs::{AtFlags, FallocateFlags, FileType, OFlags, StatxFlags, fallocate, statx},
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset, PhysRange};
 
-use crate::{Filesystem, FsKind, map, target::unnamed_in};
+use crate::{Filesystem, FsKind, map, own::make_own, target::unnamed_in};
 
 /// Allocation groups in which a balloon can begin; further ones are left alone.
 const MOST_GROUPS: u64 = 4096;
@@ -161,17 +158,6 @@ impl Balloon {
     }
 }
 
-/// Undo what a new file has inherited from its directory, and have other defragmenters leave it alone: they find files
-/// by their numbers, and this one has many extents.
-fn make_own(file: &File) -> io::Result<()> {
-    fchown(file, Some(Uid::ROOT), Some(Gid::ROOT))?;
-    let is = Attributes::get(file)?;
-    is.with_flags((is.flags() - Flags::REALTIME) | Flags::NODEFRAG)
-        .without_hints()
-        .with_project(0)
-        .set(file)
-}
-
 /// Where a range of a file lies, if it is in one piece.
 fn place_of(file: &File, range: FileRange) -> io::Result<Option<PhysRange>> {
     let layout = map(file, "".as_ref(), range, false, &mut Mapper::default())
@@ -234,8 +220,10 @@ fn ceil_log2(n: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path, process::Command};
+    use std::{path::Path, process::Command};
 
+    use linux_abi::fsxattr::{Attributes, Flags};
+    use rustix::fs::{Gid, Uid, fchown};
     use scratch_fs::{ScratchFs, require, require_program};
 
     use super::*;
@@ -243,26 +231,18 @@ mod tests {
 
     const HOLE: Bytes = Bytes::kib(16);
 
-    /// Fill a file system with files of which every other one is removed again. Returns it, and its free runs.
-    fn with_holes(scratch: &ScratchFs) -> (Filesystem, Vec<PhysRange>) {
-        let path = |n: u32| scratch.path().join(n.to_string());
-        (0..2000).for_each(|n| fs::write(path(n), vec![n as u8; HOLE.get() as usize]).unwrap());
-        scratch.sync().unwrap();
+    /// Take every other part away from a file that is in one piece: freed files would leave it to the moment when XFS frees
+    /// them, and when the pages of others are written, where holes begin and end.
+    fn with_holes(scratch: &ScratchFs) -> Filesystem {
+        let file = File::create(scratch.path().join("file")).unwrap();
+        let none = FallocateFlags::empty();
+        fallocate(&file, none, 0, 2000 * HOLE.get()).unwrap();
         for n in (0..2000).step_by(2) {
-            fs::remove_file(path(n)).unwrap();
+            let punch = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+            fallocate(&file, punch, n * HOLE.get(), HOLE.get()).unwrap();
         }
-        let root = File::open(scratch.path()).unwrap();
-        let fs = crate::detect(&root, scratch.path()).unwrap();
-        // XFS gives blocks back a while after.
-        for _ in 0..100 {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            scratch.sync().unwrap();
-            let free = space_map(&fs).unwrap().free;
-            if free.len() > 900 {
-                return (fs, free);
-            }
-        }
-        panic!("the files that were removed are still there");
+        scratch.sync().unwrap();
+        crate::detect(File::open(scratch.path()).unwrap(), scratch.path()).unwrap()
     }
 
     /// Some of the holes.
@@ -279,7 +259,7 @@ mod tests {
         let Some(scratch) = require(ScratchFs::builder("xfs", Bytes::mib(512)).build()) else {
             return;
         };
-        let (fs, _) = with_holes(&scratch);
+        let fs = with_holes(&scratch);
         let grounds = Grounds::of(&fs).unwrap().unwrap();
         let region = region(&fs, &grounds);
         let balloon = grounds.hold(&region).unwrap().unwrap();
@@ -300,7 +280,7 @@ mod tests {
         let Some(scratch) = require(built).filter(|_| require_program("xfs_io")) else {
             return;
         };
-        let (fs, _) = with_holes(&scratch);
+        let fs = with_holes(&scratch);
         inherit(scratch.path());
         let grounds = Grounds::of(&fs).unwrap().unwrap();
         let region = region(&fs, &grounds);

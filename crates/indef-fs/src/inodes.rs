@@ -26,6 +26,7 @@ pub struct Inodes(Kind);
 enum Kind {
     Ext4(ext4::InodeTables),
     Xfs(xfs::BulkInodes),
+    XfsOwned(xfs::OwnedExtents),
     Btrfs(btrfs::TreeInodes),
 }
 
@@ -97,6 +98,17 @@ impl Inodes {
         }))
     }
 
+    /// The same for who wants to know of most files of the file system: on XFS with reverse mapping, as root, one look tells
+    /// the places of all. Elsewhere it is as good as [`Self::open`] with places.
+    pub fn of_all(fs: &Filesystem, file: impl AsFd) -> Option<Self> {
+        let owned = || xfs::OwnedExtents::read(fs, &file);
+        let owned = (fs.kind == FsKind::Xfs).then(owned).flatten();
+        match owned {
+            Some(owned) => Some(Self(Kind::XfsOwned(owned))),
+            None => Self::open(fs, file, true),
+        }
+    }
+
     /// Whether layouts have the places on the device. Where not, their extents are without one.
     #[must_use]
     pub const fn have_places(&self) -> bool {
@@ -110,6 +122,7 @@ impl Inodes {
         match &self.0 {
             Kind::Ext4(tables) => tables.is_settled(),
             Kind::Xfs(bulk) => bulk.tell_all(),
+            Kind::XfsOwned(_) => false,
             Kind::Btrfs(tree) => tree.is_settled(),
         }
     }
@@ -120,7 +133,17 @@ impl Inodes {
         match &self.0 {
             Kind::Ext4(tables) => tables.file(inode, &mut chunk.ext4),
             Kind::Xfs(bulk) => bulk.file(inode, chunk.xfs.get_or_insert_default()),
+            Kind::XfsOwned(_) => None,
             Kind::Btrfs(tree) => tree.file(inode, chunk.btrfs.get_or_insert_default()),
+        }
+    }
+
+    /// Begin to read what will be needed for these files, which are in the order of their numbers.
+    pub fn prefetch(&self, inodes: impl Iterator<Item = u64>, chunk: &mut InodeChunk) {
+        match &self.0 {
+            Kind::Ext4(tables) => tables.prefetch(inodes, &mut chunk.ext4),
+            // The kernel reads ahead: inodes in bulk, and the tree.
+            Kind::Xfs(_) | Kind::XfsOwned(_) | Kind::Btrfs(_) => {}
         }
     }
 
@@ -130,7 +153,7 @@ impl Inodes {
     pub fn open_file(&self, inode: u64, generation: u32) -> Option<OwnedFd> {
         match &self.0 {
             Kind::Xfs(bulk) => bulk.open_file(inode, generation),
-            Kind::Ext4(_) | Kind::Btrfs(_) => None,
+            Kind::Ext4(_) | Kind::XfsOwned(_) | Kind::Btrfs(_) => None,
         }
     }
 
@@ -138,7 +161,7 @@ impl Inodes {
     /// without [a look at it](crate::partly_reached).
     pub fn reaches_all(&self, inode: u64, chunk: &mut InodeChunk) -> Option<bool> {
         match &self.0 {
-            Kind::Ext4(_) | Kind::Xfs(_) => Some(true),
+            Kind::Ext4(_) | Kind::Xfs(_) | Kind::XfsOwned(_) => Some(true),
             Kind::Btrfs(tree) => tree.reaches_all(inode, chunk.btrfs.get_or_insert_default()),
         }
     }
@@ -148,6 +171,7 @@ impl Inodes {
         match &self.0 {
             Kind::Ext4(tables) => tables.layout(expected, &mut chunk.ext4),
             Kind::Xfs(bulk) => bulk.layout(expected, chunk.xfs.get_or_insert_default()),
+            Kind::XfsOwned(owned) => owned.layout(expected),
             Kind::Btrfs(tree) => tree.layout(expected, chunk.btrfs.get_or_insert_default()),
         }
     }

@@ -74,8 +74,8 @@ pub enum EngineKind {
     XfsDedupeRange,
     /// XFS: we copy, the kernel exchanges whole files.
     XfsSwapExtents,
-    /// XFS with reverse mapping: we copy, the kernel compares and lets all files that share a range have the blocks of
-    /// the copy.
+    /// XFS: we copy, the kernel compares and lets all files that share a range have the blocks of the copy. Without
+    /// reverse mapping these are looked for among those that were named.
     XfsShareRange,
     /// Btrfs: we copy, the kernel compares and lets all files that share a range have the blocks of the copy.
     BtrfsShareRange,

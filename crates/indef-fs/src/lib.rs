@@ -21,6 +21,7 @@ mod aim;
 mod balloon;
 mod btrfs;
 mod cache;
+mod covered;
 mod cut;
 mod device;
 mod engine;
@@ -32,11 +33,14 @@ mod free;
 mod held;
 mod hold;
 mod identity;
+mod in_threads;
 mod inodes;
 mod kind;
 mod map;
 mod mounts;
+mod nature;
 mod options;
+mod own;
 mod relocate;
 mod root;
 mod share;
@@ -48,7 +52,7 @@ mod test_layout;
 mod xfs;
 
 pub use balloon::{Balloon, Grounds};
-pub use btrfs::can_reclaim;
+pub use btrfs::{Change, Folders, Numbered, SubvolumeFiles, TreeChunk, can_reclaim};
 pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geometry};
 pub use engine::relocator;
@@ -63,6 +67,7 @@ pub use kind::{EngineKind, FsKind, UnknownEngine};
 pub use linux_abi::fiemap::Mapper;
 pub use map::map;
 pub use mounts::Mount;
+pub use nature::Nature;
 pub use options::EngineOptions;
 pub use relocate::{
     Beyond, CountedRange, Moved, RangeCopier, Relocation, Relocator, Step, StepLimit,
@@ -70,3 +75,4 @@ pub use relocate::{
 pub use root::{Mounts, Root, RootEntry, Roots, reopen};
 pub use survey::count_ranges;
 pub use target::{Attributes, FileTime, Target};
+pub use xfs::{Sweep, SweptInode};

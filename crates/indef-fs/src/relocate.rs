@@ -11,7 +11,7 @@ use std::{fs::File, io, ops::AddAssign};
 use indef_core::{SkipReason, layout::FragmentCount, plan::SharedWindow};
 use units::{Bytes, FileRange, Nanos};
 
-use crate::{FsError, Refusal, Target};
+use crate::{FsError, Refusal, Target, TargetId};
 
 /// An engine: how ranges get new, contiguous blocks on one kind of file system.
 ///
@@ -58,6 +58,12 @@ pub trait Relocator: Send + Sync {
     /// at most this many. 0: it moves each by itself.
     fn gathers(&self) -> usize {
         0
+    }
+
+    /// Whether it moves files together that share blocks, and is not told by the file system which they are: then it
+    /// takes those that are [named](Target::named) with a file, and nothing of a file without names.
+    fn needs_names(&self) -> bool {
+        false
     }
 
     /// For a plan: what moving `ranges` (ordered, disjoint, block-aligned outward) of an admitted file comes to with
@@ -231,6 +237,17 @@ pub trait RangeCopier: Send + Sync {
     fn allow(&self, more: Beyond) -> Result<(), SkipReason> {
         let _ = more;
         Ok(())
+    }
+
+    /// Tell of more than the ranges cost that was done without leave, since it could not be left out: the limits of the
+    /// run count it, and whoever comes next waits for it.
+    fn spent(&self, more: Beyond) {
+        let _ = more;
+    }
+
+    /// Tell of other files that have new blocks now, together with the one that the run moves.
+    fn moved_along(&self, files: &[TargetId]) {
+        let _ = files;
     }
 }
 

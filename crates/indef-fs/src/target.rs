@@ -5,6 +5,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use indef_core::{SkipReason, plan::BirthTime};
@@ -84,6 +85,12 @@ pub struct Target {
     pub ctime: FileTime,
     /// Whether `O_NOATIME` was granted: reads through [`Self::file`] leave the access time alone.
     pub noatime: bool,
+    /// Inode numbers of other files that may have blocks of it, for an engine that [needs
+    /// names](crate::Relocator::needs_names). Whoever opened it may set them; `None` where nobody named any.
+    pub named: Option<Arc<[u64]>>,
+    /// Whether anybody else has any of its blocks, where whoever opened it has mapped all of it a moment ago: then it is not
+    /// mapped once more to choose an engine.
+    pub is_shared: Option<bool>,
     /// The directory in which it was found (`O_PATH`).
     directory: OwnedFd,
 }
@@ -184,6 +191,8 @@ impl Target {
             mtime: time(status.stx_mtime),
             ctime: time(status.stx_ctime),
             noatime,
+            named: None,
+            is_shared: None,
             directory,
         })
     }

@@ -1,6 +1,7 @@
-//! Layouts for tests.
+//! Layouts for tests, and what a device tells of who has its blocks.
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
+use linux_abi::fsmap::Reference;
 use units::{Bytes, FileOffset, PhysOffset};
 
 /// No flags.
@@ -24,4 +25,14 @@ pub(crate) fn layout(extents: &[(u64, u64, u64, ExtentFlags)]) -> Layout {
             .map(|&(file, phys, len, flags)| extent(file, phys, len, flags))
             .collect(),
     )
+}
+
+/// Some of the device that a file has, from a byte of it on.
+pub(crate) const fn reference(start: u64, len: u64, inode: u64, offset: u64) -> Reference {
+    Reference {
+        start,
+        len,
+        data: Some((inode, offset)),
+        is_written: true,
+    }
 }

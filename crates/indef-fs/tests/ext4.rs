@@ -23,7 +23,8 @@ use linux_abi::{
 };
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use scratch_fs::{
-    CacheChange, ScratchFs, Segment, Shape, cache_change, cached_pages_after, require, verify,
+    CacheChange, ScratchFs, Segment, Shape, cached_pages_after, require, settled_cache_change,
+    undisturbed, verify,
 };
 use units::{Bytes, FileRange, PhysOffset};
 use workloads::Numbers;
@@ -499,6 +500,10 @@ fn commits(scratch: &ScratchFs) -> u64 {
 
 #[test]
 fn loop_large_folios_move_fast_and_stay_cached() {
+    undisturbed(large_folios_move_fast_and_stay_cached);
+}
+
+fn large_folios_move_fast_and_stay_cached() {
     let Some(scratch) = scratch(Bytes::mib(512), &[]) else {
         return;
     };
@@ -518,7 +523,8 @@ fn loop_large_folios_move_fast_and_stay_cached() {
     // Each step has one, at most a few; not each page.
     let commits = commits(&scratch) - before;
     assert!(commits < pages.len() as u64 / 32, "{commits} commits");
-    assert_eq!(cache_change(&file, &pages).unwrap(), CacheChange::default());
+    let change = settled_cache_change(&file, &pages).unwrap();
+    assert_eq!(change, CacheChange::default());
     assert_eq!(layout(&path).fragments(), 1);
 }
 
@@ -556,6 +562,10 @@ fn loop_mapped_large_folios_do_not_hold_the_locks_for_long() {
 
 #[test]
 fn loop_of_a_partly_cached_file_each_page_is_as_before() {
+    undisturbed(of_a_partly_cached_file_each_page_is_as_before);
+}
+
+fn of_a_partly_cached_file_each_page_is_as_before() {
     let Some(scratch) = scratch(Bytes::mib(512), &[]) else {
         return;
     };
@@ -573,10 +583,8 @@ fn loop_of_a_partly_cached_file_each_page_is_as_before() {
     .unwrap();
     assert!(before.iter().any(|cached| *cached) && before.iter().any(|cached| !cached));
     relocate(engine(&path).unwrap().as_ref(), &path, None, Bytes::mib(1)).unwrap();
-    assert_eq!(
-        cache_change(&file, &before).unwrap(),
-        CacheChange::default()
-    );
+    let change = settled_cache_change(&file, &before).unwrap();
+    assert_eq!(change, CacheChange::default());
 }
 
 #[test]
@@ -661,12 +669,22 @@ fn loop_writers_and_truncation_meanwhile() {
                 Err(failed) => panic!("{failed}"),
             };
             let mut steps = 0;
-            while let Step::Working(_) = relocation
-                .step(StepLimit {
+            loop {
+                let limit = StepLimit {
                     bytes: Bytes::kib(256),
-                })
-                .unwrap()
-            {
+                };
+                match relocation.step(limit) {
+                    Ok(Step::Working(_)) => {}
+                    // Its pages are in use, or what was to move is cut off.
+                    Ok(Step::Done(_))
+                    | Err(Refusal::Skip(
+                        SkipReason::InUse
+                        | SkipReason::Changed
+                        | SkipReason::Contiguous
+                        | SkipReason::NoGain,
+                    )) => break,
+                    Err(failed) => panic!("{failed}"),
+                }
                 steps += 1;
                 if round == 0 && steps == 20 {
                     stop.store(true, Ordering::Relaxed);
@@ -679,6 +697,33 @@ fn loop_writers_and_truncation_meanwhile() {
     assert!(fs::read(&path).unwrap() == wanted);
     scratch.fsck().unwrap();
     assert!(fs::read(&path).unwrap() == wanted);
+}
+
+#[test]
+fn loop_what_is_cut_off_before_it_moves_has_changed() {
+    let Some(scratch) = scratch(Bytes::mib(128), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("cut");
+    dense(Bytes::mib(1)).make(&path).unwrap();
+    let engine = engine(&path).unwrap();
+    let target = Target::open(&path).unwrap();
+    let ranges = count_ranges(&target, &[FileRange::new(64 << 10, 512 << 10)]).unwrap();
+    let mut relocation = engine.begin(&target, &ranges, &NoCopier).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    // Something is left of it, but nothing that was to move.
+    file.set_len(4096).unwrap();
+    let limit = StepLimit {
+        bytes: Bytes::mib(1),
+    };
+    let end = loop {
+        match relocation.step(limit) {
+            Ok(Step::Working(moved)) => assert!(moved.relocated.is_zero(), "{moved:?}"),
+            end => break end,
+        }
+    };
+    let end = end.map(|_| Moved::default());
+    assert_eq!(skip_reason(end), SkipReason::Changed);
 }
 
 #[test]

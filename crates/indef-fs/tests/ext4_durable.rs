@@ -237,7 +237,7 @@ fn loop_who_opens_a_file_while_it_is_moved_loses_nothing() {
         let mut relocated = Bytes::ZERO;
         let begun = Instant::now();
         while relocated < Bytes::mib(1) || begun.elapsed() < Duration::from_secs(2) {
-            assert!(begun.elapsed() < Duration::from_secs(120), "{relocated}");
+            assert!(begun.elapsed() < Duration::from_secs(400), "{relocated}");
             let moved = steps(&*engine, &path, Bytes::kib(256), |_, moved| {
                 assert_eq!(moved.uncommitted.get(), 0);
                 relocated += moved.relocated;

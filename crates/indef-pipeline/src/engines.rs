@@ -23,6 +23,8 @@ pub(crate) struct Chosen {
     pub(crate) refused: Option<SkipReason>,
     /// The engine for files that others share, where there is one that moves them together with these.
     pub(crate) sharing: Option<EngineKind>,
+    /// That one has to be told which files these are.
+    pub(crate) needs_names: bool,
 }
 
 /// A choice, and the engine that foresees what sharing costs.
@@ -35,6 +37,8 @@ pub(crate) struct Engines {
     wanted: Option<EngineKind>,
     /// Sharing may be given up.
     allow_unshare: bool,
+    /// Whoever shares blocks with a file is looked for among the given files, where the file system does not tell.
+    named: bool,
     known: Mutex<HashMap<u64, Known>>,
 }
 
@@ -43,8 +47,15 @@ impl Engines {
         Self {
             wanted,
             allow_unshare,
+            named: false,
             known: Mutex::default(),
         }
+    }
+
+    /// Have files that others share looked for among the given ones, where the file system does not tell which they are.
+    pub(crate) fn with_names(mut self, named: bool) -> Self {
+        self.named = named;
+        self
     }
 
     /// The choice for the files of this file system.
@@ -53,7 +64,7 @@ impl Engines {
         let mut known = lock(&self.known);
         let known = known
             .entry(fs.dev)
-            .or_insert_with(|| choose(fs, self.wanted, self.allow_unshare));
+            .or_insert_with(|| choose(fs, self.wanted, self.allow_unshare, self.named));
         known.0
     }
 
@@ -71,7 +82,7 @@ impl Engines {
 
 /// The first engine that works there, as a run would find it; and that for files that others share, which comes before
 /// where it takes no others.
-fn choose(fs: &Filesystem, wanted: Option<EngineKind>, allow_unshare: bool) -> Known {
+fn choose(fs: &Filesystem, wanted: Option<EngineKind>, allow_unshare: bool, named: bool) -> Known {
     let kinds: Vec<_> = match wanted {
         Some(kind) => [Some(kind), kind.instead()].into_iter().flatten().collect(),
         None => fs.engines(),
@@ -85,6 +96,11 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>, allow_unshare: bool) -> K
     let mut sharing: Option<(EngineKind, Arc<dyn Relocator>)> = None;
     for kind in kinds.iter().copied().filter(|kind| fs.may_use(*kind)) {
         match relocator(kind, fs, &options) {
+            Ok(engine) if engine.needs_names() && !named => {
+                if wanted.is_some() {
+                    refused = Some(SkipReason::HoldersUnknown);
+                }
+            }
             Ok(engine) => {
                 let whole_files = engine.moves_whole_files();
                 if kind.keeps_sharing() {
@@ -98,6 +114,7 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>, allow_unshare: bool) -> K
                     whole_files,
                     refused: None,
                     sharing: sharing.as_ref().map(|(kind, _)| *kind),
+                    needs_names: { sharing.as_ref() }.is_some_and(|(_, one)| one.needs_names()),
                 };
                 return (chosen, sharing.map(|(_, engine)| engine));
             }
@@ -121,6 +138,7 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>, allow_unshare: bool) -> K
         whole_files: false,
         refused: Some(refused.unwrap_or(SkipReason::NoEngine)),
         sharing: None,
+        needs_names: false,
     };
     (chosen, None)
 }

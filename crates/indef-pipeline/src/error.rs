@@ -9,6 +9,7 @@ use indef_core::{SkipReason, plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
 use indef_fs::FsKind;
 use indef_trace::{collect::TraceError, store::StoreError};
+use units::Bytes;
 
 /// The output of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,23 @@ pub enum CannotCompact {
     /// No engine works there.
     #[error("no engine can move files out of the way there: {0}")]
     Refused(SkipReason),
+    /// The wanted run is longer than all free space.
+    #[error("a free run of {wanted} is wanted, and {free} are free")]
+    WantsMore {
+        /// The wanted length.
+        wanted: Bytes,
+        /// All free space.
+        free: Bytes,
+        /// The size of the file system.
+        size: Bytes,
+        /// The longest region that may be emptied now.
+        most: Bytes,
+        /// Percent that stay free, and bound it.
+        min_free_pct: f64,
+    },
+    /// There is no free space at all.
+    #[error("nothing is free")]
+    Full,
     /// The file system does not tell, or does not hold, its space.
     #[error("cannot look at its space: {0}")]
     Space(#[from] io::Error),

@@ -4,7 +4,7 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -224,9 +224,18 @@ impl Geometries {
 /// The file system that a path is on; `None` where it cannot be opened, which is reported when it is
 /// scanned.
 pub(crate) fn file_system(path: &Path) -> Option<Filesystem> {
+    look_up(path).ok()
+}
+
+/// The file system that a path is on.
+///
+/// # Errors
+///
+/// The kernel's, for the path.
+pub(crate) fn look_up(path: &Path) -> io::Result<Filesystem> {
     // Opened only to find its device: a FIFO would block us, and opening a device may have effects.
-    let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    detect(&file, path).ok()
+    let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    detect(&file, path).map_err(|error| error.source)
 }
 
 /// The first of the paths on each device. There may be very many of them, and a file system takes long to look at.

@@ -82,6 +82,7 @@ pub mod run;
 pub mod scan;
 mod service;
 mod steady;
+mod stored;
 mod sync;
 pub mod tend;
 pub mod watch;

@@ -56,6 +56,12 @@ pub enum Note<'a> {
     /// What is shared is left out of a plan, since a run works there: kernels are reported to loop where holders are
     /// asked for beside one that moves them.
     HoldersNotAsked(&'a Error),
+    /// Files move with those that share blocks with them among the given ones, where the file system does not tell
+    /// whether these are all.
+    SharedAmongPaths {
+        /// At least one.
+        files: u64,
+    },
     /// A walk begins.
     Walk,
     /// The walk met a file. Precedes all notes about it.

@@ -1,9 +1,9 @@
 //! `--calibrate`: asks the device what contiguous reads take under the load of a profile, and what a plan leaves.
 //!
 //! Ranges of the profile are read with `O_DIRECT` and `O_NOATIME`, by a growing number of readers that
-//! each wait for their read: as they lie, drawn by how often the profile reads them, and then ranges
-//! that are contiguous, in reads of the same lengths; and, where a plan moves a part of what is fragmented, a mix of
-//! both: contiguous ones for what it moves. Nothing is written, also no access time, and
+//! each wait for their read, as they lie, drawn by how often the profile reads them, until they take as long as in the
+//! trace. By so many readers, in turns with these, ranges are read that are contiguous, in reads of the same lengths; and, where
+//! a plan moves a part of what is fragmented, a mix of both: contiguous ones for what it moves. Nothing is written, also no access time, and
 //! nothing enters the page cache: ranges that a file system would read through it (encoded or inline
 //! extents) are left out, and so are ranges with holes, which cost the device less.
 
@@ -23,7 +23,9 @@ use std::{
 
 use indef_core::{
     Draw,
-    calibrate::{CannotPredict, FEWEST_CONTIGUOUS, MeanTime, Service, ServicePass},
+    calibrate::{
+        Asked, CannotPredict, FEWEST_CONTIGUOUS, Service, ServicePass, ServiceTurn, TURNS,
+    },
     layout::{ExtentFlags, Layout},
     plan::{FilePlan, PlanOptions},
 };
@@ -39,12 +41,12 @@ use crate::{
     weigh::open_timed,
 };
 
-/// The time of one kind of reads by one number of readers.
-const LONG: Duration = Duration::from_millis(400);
-/// Reads of each reader that are done at least.
+/// The time of one kind of reads in one turn.
+const LONG: Duration = Duration::from_millis(100);
+/// Reads of each reader that are done at least in this time.
 const LEAST: usize = 4;
-/// Reads of all readers together that are done at least.
-const FEWEST: usize = 200;
+/// Reads of all readers together that are done at least in this time.
+const FEWEST: usize = 40;
 /// Reads of all readers that are done at most.
 const MOST: usize = 20_000;
 /// The time of everything.
@@ -75,19 +77,47 @@ pub(crate) fn measure(
         return Err(CannotPredict::NothingToRead);
     }
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let mut draw = Draw::new(seed.map_or(1, |since| since.as_nanos() as u64));
-    Service::find(traced_ns, |readers| {
-        let drawn = ground.draw(&mut draw)?;
-        let read = |spots: &[Spot]| ground.read(spots, readers, &until);
-        Ok(ServicePass {
-            as_is: read(&drawn.as_is)?,
-            contiguous: read(&drawn.contiguous)?,
-            planned: match ground.moves_a_part() {
-                true => Some(read(&drawn.planned)?),
-                false => None,
-            },
-        })
-    })
+    let draw = Draw::new(seed.map_or(1, |since| since.as_nanos() as u64));
+    let mut asking = Asking {
+        ground: &ground,
+        draw,
+        until,
+    };
+    Service::find(traced_ns, &mut asking)
+}
+
+struct Asking<'a> {
+    ground: &'a Ground,
+    draw: Draw,
+    until: Until<'a>,
+}
+
+impl Asked for Asking<'_> {
+    fn as_is_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
+        let drawn = self.ground.draw(&mut self.draw)?;
+        self.ground.read(&drawn.as_is, readers, &self.until)
+    }
+
+    fn pass(&mut self, readers: u32) -> Result<ServicePass, CannotPredict> {
+        let mut turns = Vec::with_capacity(TURNS);
+        for turn in 0..TURNS {
+            let drawn = self.ground.draw(&mut self.draw)?;
+            let kinds = [&drawn.as_is, &drawn.contiguous, &drawn.planned];
+            let kinds = &kinds[..if self.ground.moves_a_part() { 3 } else { 2 }];
+            let mut times = [0.0; 3];
+            // A device that becomes slower all the time is not slower for the last kind.
+            for at in (0..kinds.len()).map(|at| (at + turn) % kinds.len()) {
+                times[at] = self.ground.read(kinds[at], readers, &self.until)?;
+            }
+            let [as_is_ns, contiguous_ns, planned_ns] = times;
+            turns.push(ServiceTurn {
+                as_is_ns,
+                contiguous_ns,
+                planned_ns: (kinds.len() == 3).then_some(planned_ns),
+            });
+        }
+        Ok(ServicePass::of(&turns))
+    }
 }
 
 /// How long it may go on.
@@ -275,18 +305,16 @@ impl Ground {
         }
     }
 
-    /// Read, each of the readers one at a time.
-    fn read(
-        &self,
-        spots: &[Spot],
-        readers: u32,
-        until: &Until<'_>,
-    ) -> Result<MeanTime, CannotPredict> {
+    /// Read, each of the readers one at a time: the mean time of a read, in nanoseconds. Neither the first reads count, which find
+    /// an idle device, nor those that are done while the last ones that count go on: without them these would end with
+    /// fewer and fewer readers beside them, and where a turn has few reads, that is a part of all.
+    fn read(&self, spots: &[Spot], readers: u32, until: &Until<'_>) -> Result<f64, CannotPredict> {
         let (next, failed, ended) = (
             AtomicUsize::new(0),
             AtomicUsize::new(0),
             AtomicBool::new(false),
         );
+        let (enough, counting) = (AtomicBool::new(false), AtomicUsize::new(0));
         let times = Mutex::new(Vec::new());
         let began = Instant::now();
         let least = (readers as usize * LEAST).max(FEWEST);
@@ -296,16 +324,21 @@ impl Ground {
             while !ended.load(Ordering::Relaxed) && until.check().is_ok() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= spots.len() || (at >= least && began.elapsed() > LONG) {
-                    break;
+                    enough.store(true, Ordering::Relaxed);
+                    if counting.load(Ordering::Relaxed) == 0 {
+                        break;
+                    }
                 }
+                let counts = at >= readers as usize && !enough.load(Ordering::Relaxed);
+                counting.fetch_add(usize::from(counts), Ordering::Relaxed);
                 let started = Instant::now();
-                if self.read_one(&spots[at], &mut buffer).is_none() {
-                    failed.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                }
-                // The first reads find an idle device.
-                if at >= readers as usize {
-                    own.push(started.elapsed().as_nanos() as f64);
+                let is_read = self.read_one(&spots[at % spots.len()], &mut buffer);
+                let took = started.elapsed();
+                counting.fetch_sub(usize::from(counts), Ordering::Relaxed);
+                match is_read {
+                    Some(()) if counts => own.push(took.as_nanos() as f64),
+                    Some(()) => {}
+                    None => _ = failed.fetch_add(1, Ordering::Relaxed),
                 }
             }
             let mut times = lock(&times);
@@ -329,7 +362,7 @@ impl Ground {
         if failed.into_inner() * MAY_FAIL > times.len() {
             return Err(CannotPredict::ReadsFail);
         }
-        Ok(mean_of(&times))
+        Ok(times.iter().sum::<f64>() / times.len().max(1) as f64)
     }
 
     fn read_one(&self, spot: &Spot, buffer: &mut Vec<u8>) -> Option<()> {
@@ -352,15 +385,4 @@ fn is_all_read_directly(layout: &Layout, range: FileRange) -> bool {
         .clipped(range)
         .filter(|extent| !extent.flags.intersects(elsewhere));
     direct.map(|extent| extent.len.get()).sum::<u64>() == range.len.get()
-}
-
-/// The mean.
-fn mean_of(times: &[f64]) -> MeanTime {
-    let count = times.len().max(1) as f64;
-    let mean = times.iter().sum::<f64>() / count;
-    let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
-    MeanTime {
-        ns: mean,
-        error: (variance / count).sqrt() / mean.max(1.0),
-    }
 }

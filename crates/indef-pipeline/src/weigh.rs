@@ -34,7 +34,7 @@ const SHOWN: usize = 5;
 
 /// Measure weights by the times of the profile.
 ///
-/// Samples are the timed files of the profile on the devices that `paths` are on, planned or not.
+/// From the [`samples`] of the profile.
 ///
 /// # Errors
 ///
@@ -59,22 +59,27 @@ pub(crate) fn reads_ns(
     geometry: &Geometry,
     max_request: Bytes,
 ) -> f64 {
-    let one = match access.observed.timed {
-        0 => {
-            let fragmentation = layout.measure(access.range, geometry, max_request);
-            weights.read_ns(access.range.len, &fragmentation)
-        }
-        timed => access.observed.time.0 as f64 / timed as f64,
-    };
+    let one = access.observed.mean_ns().unwrap_or_else(|| {
+        let fragmentation = layout.measure(access.range, geometry, max_request);
+        weights.read_ns(access.range.len, &fragmentation)
+    });
     one * access.reads as f64
 }
 
 /// Reads and their time, summed up from many threads, and the files that they are of.
 #[derive(Debug, Default)]
-pub(crate) struct ReadTimes(Mutex<(Reads, HashSet<TargetId>)>);
+pub(crate) struct ReadTimes(Mutex<Sums>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    reads: Reads,
+    /// Those of ranges of which none was timed, where no weights tell their time.
+    untimed: u64,
+    files: HashSet<TargetId>,
+}
 
 impl ReadTimes {
-    /// Add the reads of a file, where weights were measured.
+    /// Add the reads of a file.
     pub(crate) fn add(
         &self,
         options: &PlanOptions,
@@ -83,16 +88,19 @@ impl ReadTimes {
         accesses: &[AccessRange],
         unseen: Unseen,
     ) {
-        let Weight::Measured(weights) = &options.weight else {
-            return;
-        };
         let (geometry, most) = (&options.geometry, options.max_request);
-        let mut of_file = Reads::default();
+        let (mut of_file, mut untimed) = (Reads::default(), 0_u64);
         for access in accesses {
             of_file.reads = of_file.reads.saturating_add(access.reads);
-            of_file.now_ns += reads_ns(weights, access, layout, geometry, most);
-            let degrees = layout.measure(access.range, geometry, most);
-            of_file.excess_ns += weights.excess_ns(&degrees) * access.reads as f64;
+            match (&options.weight, access.observed.mean_ns()) {
+                (Weight::Measured(weights), _) => {
+                    of_file.now_ns += reads_ns(weights, access, layout, geometry, most);
+                    let degrees = layout.measure(access.range, geometry, most);
+                    of_file.excess_ns += weights.excess_ns(&degrees) * access.reads as f64;
+                }
+                (_, Some(mean_ns)) => of_file.now_ns += mean_ns * access.reads as f64,
+                (_, None) => untimed = untimed.saturating_add(access.reads),
+            }
         }
         // What is moved whether or not it was read is moved where it was not seen, too.
         if matches!(options.policy, Policy::Indef | Policy::Fragpicker) {
@@ -100,7 +108,9 @@ impl ReadTimes {
             of_file.unseen = unseen.part * reads;
             of_file.unseen_variance = unseen.variance * reads * reads;
         }
-        let (sums, files) = &mut *lock(&self.0);
+        let sums = &mut *lock(&self.0);
+        sums.untimed = sums.untimed.saturating_add(untimed);
+        let (files, sums) = (&mut sums.files, &mut sums.reads);
         sums.unseen += of_file.unseen;
         sums.unseen_variance += of_file.unseen_variance;
         sums.reads = sums.reads.saturating_add(of_file.reads);
@@ -109,13 +119,21 @@ impl ReadTimes {
         files.insert(id);
     }
 
-    /// The sums, and the files.
+    /// The sums, and the files. Reads of which nothing tells the time took as long as the others.
     pub(crate) fn into_sums(self) -> (Reads, HashSet<TargetId>) {
-        into_inner(self.0)
+        let Sums {
+            mut reads,
+            untimed,
+            files,
+        } = into_inner(self.0);
+        let timed = reads.reads.saturating_sub(untimed);
+        reads.now_ns *= reads.reads as f64 / timed.max(1) as f64;
+        (reads, files)
     }
 }
 
-fn samples(
+/// The timed ranges of the profile on the devices that `paths` are on, planned or not.
+pub(crate) fn samples(
     options: &PlanOptions,
     geometries: &Geometries,
     accesses: &Accesses,

@@ -53,7 +53,7 @@ const fn sentence(reason: SkipReason) -> &'static str {
         }
         SkipReason::NoTimeLost => "its fragments cost no time, as measured or modelled",
         SkipReason::Shared => {
-            "shared with a reflink or snapshot (on Btrfs, and on XFS with rmapbt, root can move plain data of all of them together); --allow-unshare would give the sharing up"
+            "shared with a reflink or snapshot (on Btrfs, and on XFS with rmapbt, root can move plain data of all of them together; on other XFS with --shared-among-paths); --allow-unshare would give the sharing up"
         }
         SkipReason::KeepsSharing => {
             "shared, and here sharing cannot be given up safely: a power cut could mix the files"
@@ -62,10 +62,10 @@ const fn sentence(reason: SkipReason) -> &'static str {
             "shared with files that could not all be found or changed (one is immutable or being deleted)"
         }
         SkipReason::HoldersUnknown => {
-            "shared, on an XFS that does not tell with which files (mkfs.xfs -m rmapbt=1, which newer xfsprogs do by themselves, makes one that does)"
+            "shared, on an XFS that does not tell with which files, and not all that share were given (as root, give all of them, with --shared-among-paths; mkfs.xfs -m rmapbt=1, which newer xfsprogs do by themselves, makes one that tells)"
         }
         SkipReason::ManyHolders => {
-            "shared with more than 256 files at the same place, or in very many parts (deleting old snapshots helps)"
+            "shared with more than 256 files at the same place, or in very many parts (deleting old snapshots helps; with --shared-among-paths, giving fewer files)"
         }
         SkipReason::MetadataCost => {
             "its snapshots would get more metadata of their own than data would move (deleting old snapshots helps)"
@@ -78,11 +78,16 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::Inline => "so small that its data lies in the metadata",
         SkipReason::Empty => "has no data blocks",
         SkipReason::NotRegular => "not a regular file",
+        SkipReason::LostAndFound => {
+            "where fsck keeps files that have lost their names, for root alone: there are none unless it found some"
+        }
         SkipReason::SymbolicLink => {
             "a directory on its path is a symbolic link, which is not followed below the path that was given"
         }
         SkipReason::NoEngine => "no engine for its file system",
-        SkipReason::ReadOnlyMount => "its file system is mounted read-only",
+        SkipReason::ReadOnlyMount => {
+            "its file system is mounted read-only; mount it for writing first"
+        }
         SkipReason::NotPermitted => "may not be written by this user; try as root",
         SkipReason::SwapFile => "an active swap file; swapoff it first",
         SkipReason::Immutable => "has the immutable attribute (chattr -i removes it)",
@@ -110,6 +115,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         }
         SkipReason::NoSpace => "not enough free space in one piece (see --min-free)",
         SkipReason::QuotaExceeded => "its owner's quota has no room for the copy",
+        SkipReason::MovedAlong => {
+            "moves along with another file that has the same blocks, and that file's result tells how it went; there is nothing to do"
+        }
         SkipReason::Changed => "changed meanwhile; nothing was lost, run again",
         SkipReason::InUse => {
             "open for writing elsewhere; on this file system only an idle file can be moved in part"

@@ -14,6 +14,9 @@ mod config;
 mod demo;
 mod doctor;
 mod document;
+#[cfg(test)]
+#[path = "../tests/cli/common/documented.rs"]
+mod documented;
 mod excluded;
 mod extent_map;
 mod generate;
@@ -93,7 +96,7 @@ fn exit(result: anyhow::Result<Outcome>, errors: u64, style: Style) -> ExitCode 
         // The reader of our output has closed it (`indef scan | head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(style, &format!("{error:#}"));
+            print_error(style, &refusal::line(&error));
             ExitCode::FAILURE
         }
     }

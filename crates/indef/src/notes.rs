@@ -6,7 +6,7 @@ use indef_pipeline::{LeftOut, Note, plan::is_fine};
 
 use crate::{
     advice::Advice,
-    output::{Console, Name, Progress},
+    output::{Console, Name, Progress, counted},
     refusal,
 };
 
@@ -87,6 +87,15 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
         )),
         Note::HoldersNotAsked(why) => console.note(format_args!(
             "what snapshots and reflinks share is left out of this plan: {why}"
+        )),
+        Note::SharedAmongPaths { files } => console.note(format_args!(
+            "the file system does not tell who shares: {} with what the given files share, and nothing where \
+             others have the blocks, too",
+            counted(
+                files,
+                "file is planned to move",
+                "files are planned to move"
+            )
         )),
         Note::Refused { path, refusal } => {
             refusal::tell(console, path, refusal);

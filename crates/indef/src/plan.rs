@@ -415,6 +415,9 @@ fn sums(
             format!("of what moves, on an idle drive: {of_moved}"),
         )?;
     }
+    if let (Some(Err(_)), Some(predicted)) = (&planned.calibration, &planned.prediction) {
+        line("reads", weights::reads_or_why(predicted))?;
+    }
     if let Some(row) = planned.options.placed_on() {
         line(
             "rows",

@@ -19,7 +19,7 @@ use indef_pipeline::{
     tend::Totals,
 };
 
-use crate::output::Console;
+use crate::{output::Console, refusal::line};
 
 /// Keeps the record of one run. Nothing that it meets is an error of the run.
 pub(crate) struct Recorder<'a> {
@@ -79,14 +79,17 @@ impl<'a> Recorder<'a> {
 
     /// Note that it failed as a whole.
     pub(crate) fn failed(self, given: &[PathBuf], error: &anyhow::Error) {
-        let why: String = format!("{error:#}").chars().take(500).collect();
         let outcome = Outcome {
             ended: End::Failed,
-            why: Some(why),
+            why: Some(cut_short(error)),
             ..Outcome::default()
         };
         self.end(given, &[], outcome);
     }
+}
+
+fn cut_short(error: &anyhow::Error) -> String {
+    line(error).chars().take(500).collect()
 }
 
 fn lacks(console: &Console, error: &dyn std::fmt::Display) {
@@ -180,18 +183,21 @@ pub(crate) fn of_round(done: &Totals, left: Option<&str>) -> Outcome {
     }
 }
 
-/// The result of `compact`.
-pub(crate) fn of_compact(done: &Compacted) -> Outcome {
+/// The result of `compact`, and the error that ended it, if one did.
+pub(crate) fn of_compact(done: &Compacted, failure: Option<&anyhow::Error>) -> Outcome {
     let (ended, why) = match done.end {
-        CompactEnd::Stopped(cause) => (End::Stopped, Some(cause.as_str())),
-        CompactEnd::Budget | CompactEnd::Short => (End::Stopped, Some(done.end.as_str())),
+        CompactEnd::Stopped(cause) => (End::Stopped, Some(cause.as_str().to_owned())),
+        CompactEnd::Budget | CompactEnd::Short => {
+            (End::Stopped, Some(done.end.as_str().to_owned()))
+        }
+        CompactEnd::Failed => (End::Failed, failure.map(cut_short)),
         CompactEnd::Whole | CompactEnd::Reached | CompactEnd::DryRun | CompactEnd::NoRegion => {
             (End::Done, None)
         }
     };
     Outcome {
         ended,
-        why: why.map(str::to_owned),
+        why,
         files_moved: done.files_moved,
         files_failed: done.files_failed,
         bytes_relocated: done.bytes_relocated,

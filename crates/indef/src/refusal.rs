@@ -94,6 +94,28 @@ fn cannot_compact(why: &CannotCompact) -> String {
         CannotCompact::Refused(reason) => {
             format!("nothing can be moved out of the way there: {}", reason.advice())
         }
+        CannotCompact::Full => "it is full: there is no free space to make whole; delete files first".into(),
+        CannotCompact::WantsMore {
+            wanted,
+            free,
+            size,
+            most,
+            min_free_pct,
+        } => {
+            let there = match wanted > size {
+                true => format!("the file system has ({size}, of which {free} are free)"),
+                false => format!("the {free} that are free"),
+            };
+            // As it can be typed, and no more than there is.
+            let possible = match most.get() >> 20 {
+                0 => "nothing".to_owned(),
+                mib => format!("at most {mib}MiB"),
+            };
+            format!(
+                "--want {wanted} is more than {there}; {possible} can become one free run now, since --min-free keeps \
+                 {min_free_pct} % of the file system free: want less, or delete files first"
+            )
+        }
         CannotCompact::Space(error) => format!("cannot look at its space: {}", plain(error)),
         why => why.to_string(),
     }
@@ -108,7 +130,35 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 /// The error for a given path that cannot be used, with the remedy.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> anyhow::Error {
-    anyhow!("{}: {}: {}", Name(path), plain(error), advice(error))
+    anyhow!("{}: {}", Name(path), with_remedy(plain(error), error))
+}
+
+/// An error with its causes as one line for a person: where the last one is of the operating system, without its number,
+/// and with the remedy. A cause that the error before it has told already is not told again.
+pub(crate) fn line(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if told.ends_with(&text) {
+            told.truncate(told.len() - text.len());
+        } else if !told.is_empty() {
+            told += ": ";
+        }
+        match cause.downcast_ref::<io::Error>() {
+            Some(last) if cause.source().is_none() => {
+                return with_remedy(told + &plain(last), last);
+            }
+            _ => told += &text,
+        }
+    }
+    told
+}
+
+fn with_remedy(told: String, error: &io::Error) -> String {
+    match advice(error) {
+        "" => told,
+        remedy => format!("{told}: {remedy}"),
+    }
 }
 
 /// The failure, without advice.
@@ -161,6 +211,38 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_cause_is_told_with_its_remedy() {
+        let full = || io::Error::from_raw_os_error(28);
+        let error = anyhow::Error::new(full()).context("a: cannot write");
+        assert_eq!(
+            line(&error),
+            "a: cannot write: no space left on device: make room first"
+        );
+        assert_eq!(
+            line(&full().into()),
+            "no space left on device: make room first"
+        );
+        // As the crate tempfile has it, with a name that nobody knows.
+        let told = "No such file or directory (os error 2) at path \"/no/.tmp\"";
+        let error = io::Error::new(io::ErrorKind::NotFound, told);
+        let error = anyhow::Error::new(error);
+        assert_eq!(
+            line(&error.context("/no/a")),
+            "/no/a: no such file or directory: check the path"
+        );
+        let nested = io::Error::other("a (b)");
+        assert_eq!(line(&anyhow!(nested).context("c")), "c: a (b)");
+        assert_eq!(line(&anyhow!("d").context("c")), "c: d");
+        let error = FsError {
+            path: "/file".into(),
+            operation: "open",
+            offset: None,
+            source: full(),
+        };
+        assert_eq!(line(&error.into()).matches("no space left").count(), 1);
+    }
 
     #[test]
     fn errors_name_the_path_and_say_what_to_do() {

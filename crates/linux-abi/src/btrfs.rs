@@ -9,6 +9,7 @@ use std::{
 
 use crate::{abi::AbiItem, ioctl};
 
+pub(crate) mod commit;
 pub(crate) mod device;
 pub(crate) mod extent_refs;
 pub(crate) mod extents;
@@ -16,12 +17,15 @@ pub(crate) mod holders;
 pub(crate) mod inode_item;
 pub(crate) mod trees;
 
+pub use commit::start_commit;
 pub use device::{fsid, unallocated};
 pub use extent_refs::ExtentRefs;
-pub use extents::{Backing, FileExtent, FileExtents, FileItem, Place, file_extents};
+pub use extents::{
+    Backing, FIRST_FILE, FileExtent, FileExtents, FileItem, FileName, Place, file_extents,
+};
 pub use holders::{ExtentPart, ExtentParts, Holders, InodeFacts, InodeFlags, PartState, Reference};
 pub use inode_item::InodeItem;
-pub use trees::{TreeFacts, last_snapshot, metadata_copies, tree_facts};
+pub use trees::{Origin, TreeFacts, committed, last_snapshot, metadata_copies, origin, tree_facts};
 
 /// `BTRFS_IOCTL_MAGIC`.
 const MAGIC: u8 = 0x94;
@@ -305,6 +309,8 @@ pub const ABI: &[AbiItem] = &[
         ],
         requests: &[
             ("BTRFS_EXTENT_DATA_KEY", EXTENT_DATA),
+            ("BTRFS_INODE_REF_KEY", INODE_REF),
+            ("BTRFS_INODE_EXTREF_KEY", INODE_EXTREF),
             ("BTRFS_CHUNK_ITEM_KEY", CHUNK_ITEM),
             ("BTRFS_FREE_SPACE_EXTENT_KEY", FREE_SPACE_EXTENT),
             ("BTRFS_CHUNK_TREE_OBJECTID", CHUNK_TREE as u32),
@@ -313,6 +319,10 @@ pub const ABI: &[AbiItem] = &[
     },
 ];
 
+/// `BTRFS_INODE_REF_KEY`.
+const INODE_REF: u32 = 12;
+/// `BTRFS_INODE_EXTREF_KEY`.
+const INODE_EXTREF: u32 = 13;
 /// `BTRFS_EXTENT_DATA_KEY`.
 const EXTENT_DATA: u32 = 108;
 /// `BTRFS_CHUNK_ITEM_KEY`.

@@ -10,6 +10,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::ext4::ABI,
         crate::ext4::disk::ABI,
         crate::btrfs::ABI,
+        crate::btrfs::commit::ABI,
         crate::btrfs::device::ABI,
         crate::btrfs::extent_refs::ABI,
         crate::btrfs::holders::ABI,

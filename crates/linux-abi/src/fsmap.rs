@@ -28,6 +28,8 @@ const DATA_DEVICE: u32 = 1;
 const UNWRITTEN_DATA: u32 = 1;
 /// `FMR_OF_ATTR_FORK` and `FMR_OF_EXTENT_MAP`.
 const NO_DATA: u32 = 2 | 4;
+/// `FMR_OF_SHARED`.
+const SHARED: u32 = 8;
 /// Records of one call: 64 KiB.
 const RECORDS: usize = 1024;
 /// Records of a call that asks for the owners of an extent: most have few.
@@ -145,14 +147,7 @@ pub enum Owner {
 ///
 /// `ENOTTY` or `EOPNOTSUPP` where the file system cannot tell.
 pub fn runs(fd: impl AsFd, device: u64, mut visit: impl FnMut(Run) -> bool) -> io::Result<()> {
-    Map::<RECORDS>::new().each(fd, |flags, record| {
-        let wanted = match flags & BY_NUMBER {
-            0 => DATA_DEVICE,
-            _ => encoded(device),
-        };
-        if record.device != wanted {
-            return true;
-        }
+    each_of_device(fd, device, |record| {
         let is_special = record.flags & SPECIAL_OWNER != 0;
         visit(Run {
             start: record.physical,
@@ -164,6 +159,59 @@ pub fn runs(fd: impl AsFd, device: u64, mut visit: impl FnMut(Run) -> bool) -> i
                 _ => Owner::Other,
             },
         })
+    })
+}
+
+/// Visit all records of a device, until `visit` returns `false`.
+fn each_of_device(
+    fd: impl AsFd,
+    device: u64,
+    mut visit: impl FnMut(&Record) -> bool,
+) -> io::Result<()> {
+    Map::<RECORDS>::new().each(fd, |flags, record| {
+        let wanted = match flags & BY_NUMBER {
+            0 => DATA_DEVICE,
+            _ => encoded(device),
+        };
+        record.device != wanted || visit(record)
+    })
+}
+
+/// A run of space that a file owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// The first byte on the device.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The file.
+    pub inode: u64,
+    /// The place of its data in the file; none for its attributes and trees.
+    pub data: Option<u64>,
+    /// The data was written, and not only allocated.
+    pub is_written: bool,
+    /// Another file, or another place of this one, has some of it, too.
+    pub is_shared: bool,
+}
+
+/// Visit the space of all files on the device `device` of an XFS with reverse mapping, in the order of the device, until
+/// `visit` returns `false`. Needs `CAP_SYS_ADMIN`: without it, or without reverse mapping, files are not told.
+///
+/// # Errors
+///
+/// As for [`runs`].
+pub fn owned(fd: impl AsFd, device: u64, mut visit: impl FnMut(Owned) -> bool) -> io::Result<()> {
+    each_of_device(fd, device, |record| {
+        let is_data = record.flags & NO_DATA == 0;
+        record.flags & SPECIAL_OWNER != 0
+            || visit(Owned {
+                start: record.physical,
+                len: record.length,
+                inode: record.owner,
+                data: is_data.then_some(record.offset),
+                is_written: record.flags & UNWRITTEN_DATA == 0,
+                is_shared: record.flags & SHARED != 0,
+            })
     })
 }
 
@@ -264,11 +312,13 @@ pub(crate) const ABI: &[AbiItem] = &[
             ("fmr_flags", offset_of!(Record, flags)),
             ("fmr_physical", offset_of!(Record, physical)),
             ("fmr_owner", offset_of!(Record, owner)),
+            ("fmr_offset", offset_of!(Record, offset)),
             ("fmr_length", offset_of!(Record, length)),
         ],
         requests: &[
             ("FMR_OF_PREALLOC", UNWRITTEN_DATA),
             ("(FMR_OF_ATTR_FORK | FMR_OF_EXTENT_MAP)", NO_DATA),
+            ("FMR_OF_SHARED", SHARED),
             ("FMR_OF_SPECIAL_OWNER", SPECIAL_OWNER),
             ("FMR_OF_LAST", LAST),
             ("FMR_OWN_FREE", FREE as u32),
@@ -297,6 +347,7 @@ mod tests {
     fn others_cannot_tell() {
         let file = std::fs::File::open("/proc/self/stat").unwrap();
         assert!(runs(&file, 1, |_| unreachable!("there are none")).is_err());
+        assert!(owned(&file, 1, |_| unreachable!("there are none")).is_err());
         assert_eq!(encoded(libc::makedev(259, 0x1234)), 0x0121_0334);
     }
 }

@@ -12,7 +12,7 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     ptr::null_mut,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rustix::{
@@ -27,8 +27,8 @@ use rustix::{
 
 use crate::check;
 
-/// Files at the same time.
-const PLACES: usize = 256;
+/// Files at the same time: fewer than a process may usually have open.
+pub const PLACES: usize = 256;
 /// Room for one descriptor beside a message.
 const ROOM: usize = rustix::cmsg_space!(ScmRights(1));
 
@@ -43,8 +43,8 @@ pub struct Keeper {
 
 /// A file that is kept, until this is dropped.
 #[derive(Debug)]
-pub struct Kept<'a> {
-    keeper: &'a Keeper,
+pub struct Kept {
+    keeper: Arc<Keeper>,
     place: u8,
 }
 
@@ -84,8 +84,8 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// `EMFILE` where it keeps 256 files already; `EPIPE` where the process is gone.
-    pub fn keep(&self, file: impl AsFd) -> io::Result<Kept<'_>> {
+    /// `EMFILE` where it keeps [`PLACES`] files already; `EPIPE` where the process is gone.
+    pub fn keep(self: &Arc<Self>, file: impl AsFd) -> io::Result<Kept> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(place) = taken.iter().position(|taken| !taken) else {
             return Err(Errno::MFILE.into());
@@ -93,7 +93,7 @@ impl Keeper {
         self.send(place as u8, Some(file.as_fd()))?;
         taken[place] = true;
         Ok(Kept {
-            keeper: self,
+            keeper: Arc::clone(self),
             place: place as u8,
         })
     }
@@ -117,7 +117,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Kept<'_> {
+impl Drop for Kept {
     fn drop(&mut self) {
         let mut taken = (self.keeper.taken.lock()).unwrap_or_else(PoisonError::into_inner);
         // It goes with the process if not now.
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_file_is_kept_until_it_is_given_back() {
-        let keeper = Keeper::start().unwrap();
+        let keeper = Arc::new(Keeper::start().unwrap());
         let (mut reader, writer) = pipe();
         let kept = keeper.keep(&writer).unwrap();
         drop(writer);
@@ -247,9 +247,10 @@ mod tests {
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         let (mut reader, writer) = pipe();
         let kept = keeper.keep(&writer).unwrap();
-        std::mem::forget(kept);
         (&writer).write_all(b"x").unwrap();
         drop((keeper, writer));
+        assert!(is_open(&mut reader));
+        drop(kept);
         // The process is gone when its keeper is.
         assert_eq!(reader.read(&mut [0; 2]).unwrap(), 1);
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn no_other_file_is_kept() {
         let (mut reader, writer) = pipe();
-        let keeper = Keeper::start().unwrap();
+        let keeper = Arc::new(Keeper::start().unwrap());
         drop(writer);
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         let all: Vec<_> = (0..PLACES).map(|_| keeper.keep(&reader).unwrap()).collect();

@@ -72,6 +72,8 @@ pub struct XfsGeometry {
     pub block_size: u32,
     /// Blocks of one allocation group: no extent is longer.
     pub group_blocks: u32,
+    /// Allocation groups.
+    pub group_count: u32,
     /// Bytes of an inode.
     pub inode_size: u32,
     /// Features.
@@ -89,6 +91,7 @@ pub fn geometry(fd: impl AsFd) -> io::Result<XfsGeometry> {
     Ok(XfsGeometry {
         block_size: raw.block_size,
         group_blocks: raw.group_blocks,
+        group_count: raw.group_count,
         inode_size: raw.inode_size,
         features: Features::from_bits_retain(raw.flags),
     })

@@ -4,6 +4,8 @@ use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use stage::{Fs, Stage};
+use units::Bytes;
 
 /// How to measure.
 #[derive(Args, Clone)]
@@ -34,6 +36,17 @@ impl Common {
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(folder)
+    }
+
+    /// A new ext4 on this device, which is slower by `time_scale` ([`Stage::new`]).
+    pub(super) fn ext4(&self, device: &str, size: Bytes, time_scale: f64) -> Result<Stage> {
+        Ok(Stage::new(
+            Fs::Ext4,
+            device,
+            size,
+            &self.images()?,
+            time_scale,
+        )?)
     }
 
     pub(super) fn indef(&self) -> Result<PathBuf> {

@@ -12,6 +12,7 @@ use units::Bytes;
 
 use super::{
     common::Common,
+    measure,
     report::{Report, Verdict},
 };
 
@@ -86,7 +87,12 @@ pub(super) fn measure(args: &DieHintsArgs, report: &mut Report) -> Result<()> {
     groups.retain(|group| !group.cases.is_empty());
     ensure!(!groups.is_empty(), "no case has this name");
     for group in groups {
-        let mut lab = Lab::start(Guest::with_die_hints()?, &program, group.device)?;
+        let mut lab = Lab::start(
+            Guest::with_die_hints()?,
+            &program,
+            group.device,
+            measure::stop(),
+        )?;
         if group.full {
             lab.fill(AGE)?;
         }

@@ -9,12 +9,15 @@
 #![forbid(unsafe_code)]
 
 mod aged;
+mod beside;
 mod common;
+mod compact;
 mod core;
-mod daemon;
 mod databases;
+mod day;
 mod die_hints;
 mod flashd;
+mod kernels;
 mod limit;
 mod measure;
 mod median;
@@ -26,8 +29,8 @@ mod probe_gain;
 mod profile;
 mod report;
 mod scan;
+mod service;
 mod shared;
-mod stage;
 mod state;
 mod target;
 mod upkeep;
@@ -48,6 +51,8 @@ use report::Report;
 pub enum Bench {
     /// indef against e4defrag, xfs_fsr and btrfs filesystem defragment
     Peers(peers::PeersArgs),
+    /// ext4 on several kernels: indef against e4defrag, in guests and here
+    Kernels(kernels::KernelsArgs),
     /// indef scan of 100,000 files against find and filefrag
     Scan(Common),
     /// The access analysis on 10 million records
@@ -58,10 +63,17 @@ pub enum Bench {
     Writers(writers::WritersArgs),
     /// Cloning, copying and deleting a file in 65,536 extents, against one in one
     Upkeep(Common),
-    /// Files of Btrfs that snapshots share, against btrfs filesystem defragment -r: space, extents, time
+    /// Files that snapshots (Btrfs) or reflink copies (XFS) share, against btrfs filesystem defragment -r and xfs_fsr:
+    /// space, extents, time
     Shared(Common),
+    /// Free space in tiny pieces made whole, beside e4defrag, xfs_fsr and btrfs balance
+    Compact(Common),
     /// Files aged by a year of what people do with them: how fragmented, what moves, how fast it comes again
     Aged(aged::AgedArgs),
+    /// The service beside fio at three loads, against fio without it
+    Beside(beside::BesideArgs),
+    /// A day of the service within minutes, on flashd, with a load that changes: what it moved, gained and wore
+    Day(day::DayArgs),
     /// The part of a SQLite or RocksDB database that has to move
     Databases(Common),
     /// The cost of tracing for fio, at each layer
@@ -82,6 +94,9 @@ pub enum Bench {
     DieHints(die_hints::DieHintsArgs),
     /// Peers, scan, core and memory
     All(peers::PeersArgs),
+    /// One kernel's part; `kernels` starts this in a guest
+    #[command(hide = true)]
+    KernelsInside(kernels::InsideArgs),
     /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
     #[command(hide = true)]
     ZipfReader(zipf::ReaderArgs),
@@ -112,10 +127,15 @@ pub fn run(bench: &Bench) -> Result<()> {
         | Bench::Memory(common)
         | Bench::Upkeep(common)
         | Bench::Shared(common)
+        | Bench::Compact(common)
         | Bench::Databases(common)
         | Bench::Flashd(common)
         | Bench::Target(common) => common,
+        Bench::Kernels(args) => &args.common,
+        Bench::KernelsInside(args) => &args.common,
         Bench::Aged(args) => &args.common,
+        Bench::Beside(args) => &args.common,
+        Bench::Day(args) => &args.common,
         Bench::DieHints(args) => &args.common,
         Bench::Overhead(args) => &args.common,
         Bench::Writers(args) => &args.common,
@@ -157,7 +177,10 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Scan(_) => one("scan", &|report| scan::measure(common, report))?,
         Bench::Upkeep(_) => one("upkeep", &|report| upkeep::measure(common, report))?,
         Bench::Shared(_) => one("shared", &|report| shared::measure(common, report))?,
+        Bench::Compact(_) => one("compact", &|report| compact::measure(common, report))?,
         Bench::Aged(args) => one("aged", &|report| aged::measure(args, report))?,
+        Bench::Beside(args) => one("beside", &|report| beside::measure(args, report))?,
+        Bench::Day(args) => one("day", &|report| day::measure(args, report))?,
         Bench::Databases(_) => one("databases", &|report| databases::measure(common, report))?,
         Bench::Overhead(args) => one("overhead", &|report| overhead::measure(args, report))?,
         Bench::Flashd(_) => one("flashd", &|report| flashd::measure(common, report))?,
@@ -172,6 +195,8 @@ pub fn run(bench: &Bench) -> Result<()> {
             one("probe-gain", &|report| probe_gain::measure(args, report))?;
         }
         Bench::Peers(args) => one("peers", &|report| peers::measure(args, report))?,
+        Bench::Kernels(args) => one("kernels", &|report| kernels::measure(args, report))?,
+        Bench::KernelsInside(args) => one("kernels", &|report| kernels::inside(args, report))?,
         Bench::All(args) => {
             // Memory first: the kernel's peak for a child includes the memory of its parent.
             one("memory", &|report| memory::measure(common, report))?;

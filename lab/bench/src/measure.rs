@@ -11,7 +11,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -27,11 +27,15 @@ static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Make a signal end the measurement at the next run, with everything unmounted.
 pub(super) fn stop_cleanly() -> Result<()> {
-    let stop = STOP.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(stop))?;
+        signal_hook::flag::register(signal, stop())?;
     }
     Ok(())
+}
+
+/// The flag that these signals set, for whatever waits in one call for long.
+pub(super) fn stop() -> Arc<AtomicBool> {
+    Arc::clone(STOP.get_or_init(Arc::default))
 }
 
 /// The resources that a command used.
@@ -45,7 +49,7 @@ pub(super) fn run(command: &[OsString]) -> Result<Used> {
     let errors = tempfile::tempfile()?;
     let child = Command::new(&command[0])
         .args(&command[1..])
-        .env("PATH", path_with_sbin())
+        .env("PATH", stage::path_with_sbin())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(errors.try_clone()?)
@@ -80,8 +84,7 @@ pub(super) fn own_program() -> Result<PathBuf> {
 
 /// Return an error once a signal has arrived.
 pub(super) fn ensure_not_stopped() -> Result<()> {
-    let stop = STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed));
-    ensure!(!stop, "stopped by a signal");
+    ensure!(!stop().load(Ordering::Relaxed), "stopped by a signal");
     Ok(())
 }
 
@@ -179,25 +182,20 @@ pub(super) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// The output of a command that succeeds.
 pub(super) fn text(command: &mut Command) -> Result<String> {
-    let name = PathBuf::from(command.get_program());
-    let output = command
-        .env("PATH", path_with_sbin())
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {}; is it installed?", name.display()))?;
-    ensure!(
-        output.status.success(),
-        "{}: {}\n{}",
-        name.display(),
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8(output.stdout)?)
+    Ok(stage::text(command)?)
 }
 
-pub(super) fn path_with_sbin() -> String {
-    format!(
-        "{}:/usr/sbin:/sbin",
-        std::env::var("PATH").unwrap_or_default()
-    )
+/// Processor time of a process that still runs, with its threads that have ended.
+pub(super) fn processor_time(process: u32) -> Duration {
+    let path = format!("/proc/{process}/stat");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // The name of the program may hold anything.
+    let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+    let fields: Vec<u64> = after
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or(0))
+        .collect();
+    // utime and stime, in hundredths of a second (proc(5)).
+    let ticks = fields.get(11).unwrap_or(&0) + fields.get(12).unwrap_or(&0);
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }

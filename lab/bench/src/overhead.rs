@@ -29,6 +29,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use fio::{Fio, Job};
 use rustix::process::{Pid, Signal, kill_process};
 use scratch_fs::ScratchFs;
 use serde::Serialize;
@@ -401,29 +402,26 @@ impl TestBed {
     fn fio(&self, case: &OverheadCase, settle: u64, settled: &mut dyn FnMut()) -> Result<Speed> {
         let mut name = OsString::from("--filename=");
         name.push(&self.file);
-        let child = Command::new("fio")
-            .args([
-                "--name=reader",
-                "--size=256m",
-                "--time_based",
-                "--randseed=7",
-                "--output-format=json",
-            ])
-            .arg(format!("--runtime={}", case.measured))
-            .arg(format!("--ramp_time={settle}"))
-            .args(case.fio)
-            .arg(name)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("cannot run fio")?;
+        let options = [
+            "--name=reader",
+            "--size=256m",
+            "--time_based",
+            "--randseed=7",
+        ];
+        let times = [
+            format!("--runtime={}", case.measured),
+            format!("--ramp_time={settle}"),
+        ];
+        let options = options.into_iter().chain(case.fio.iter().copied());
+        let fio = Fio::start(
+            (options.map(OsString::from))
+                .chain(times.map(OsString::from))
+                .chain([name]),
+        )?;
         sleep(Duration::from_secs(settle));
         settled();
-        let output = child.wait_with_output().context("cannot run fio")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success(), "fio: {}\n{text}", output.status);
-        Speed::parse(&text, settle)
+        let report = fio.finish()?;
+        Speed::of(report.job("reader")?, settle)
     }
 }
 
@@ -439,24 +437,17 @@ struct Speed {
 }
 
 impl Speed {
-    /// The report after `settle` seconds that it leaves out.
-    fn parse(text: &str, settle: u64) -> Result<Self> {
-        let json = text.find('{').map_or("", |start| &text[start..]);
-        let document: serde_json::Value = serde_json::from_str(json).context("what fio printed")?;
-        let job = &document["jobs"][0];
-        let number = |value: &serde_json::Value| value.as_f64().filter(|value| *value > 0.0);
-        let iops = number(&job["read"]["iops"]).context("fio reports no reads")?;
-        // Percent of its run time; Linux scales both so that their sum is exact.
-        let percent = |which: &str| job[which].as_f64().context("fio reports no processor time");
-        let busy = (percent("usr_cpu")? + percent("sys_cpu")?) / 100.0 / iops * 1e9;
-        let measured =
-            number(&job["read"]["total_ios"]).context("fio reports no number of reads")?;
+    /// Of a job, after `settle` seconds that its report leaves out.
+    fn of(job: &Job, settle: u64) -> Result<Self> {
+        let (iops, measured) = (job.read.iops, job.read.calls);
+        ensure!(iops > 0.0 && measured > 0, "fio reports no reads");
         Ok(Self {
             iops,
-            busy,
-            measured: measured as u64,
+            // Percent of its run time; Linux scales both so that their sum is exact.
+            busy: (job.user_pct + job.system_pct) / 100.0 / iops * 1e9,
+            measured,
             // Before it, at about the same rate.
-            reads: (measured + iops * settle as f64) as u64,
+            reads: (measured as f64 + iops * settle as f64) as u64,
         })
     }
 }
@@ -566,17 +557,7 @@ impl Trace {
     }
 
     fn processor_time(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.id());
-        let text = fs::read_to_string(path).unwrap_or_default();
-        // The name of the program may hold anything.
-        let after = text.rsplit_once(')').map_or("", |(_, after)| after);
-        let fields: Vec<u64> = after
-            .split_whitespace()
-            .map(|field| field.parse().unwrap_or(0))
-            .collect();
-        // utime and stime, in hundredths of a second (proc(5)).
-        let ticks = fields.get(11).unwrap_or(&0) + fields.get(12).unwrap_or(&0);
-        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+        measure::processor_time(self.id())
     }
 
     fn finish(&mut self, peak: &mut Bytes) -> Result<Told> {

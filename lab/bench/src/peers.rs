@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 
 use anyhow::{Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use scratch_fs::ScratchFs;
+use stage::Fs;
 use units::Bytes;
 
 use super::{
@@ -27,36 +28,9 @@ pub struct PeersArgs {
     case: Option<String>,
 }
 
-/// File systems with a tool of their own.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Fs {
-    Ext4,
-    Xfs,
-    Btrfs,
-}
-
-impl Fs {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-        }
-    }
-
-    /// The conventional tool, called for a file as in its manual (e4defrag: or a folder).
-    const fn peer(self) -> &'static [&'static str] {
-        match self {
-            Self::Ext4 => &["e4defrag"],
-            Self::Xfs => &["xfs_fsr"],
-            Self::Btrfs => &["btrfs", "filesystem", "defragment"],
-        }
-    }
-}
-
 /// The target for indef, compared with the peer.
 #[derive(Clone, Copy)]
-enum Wanted {
+pub(super) enum Wanted {
     /// This many times as fast.
     Faster(f64),
     /// This share fewer bytes written, in percent.
@@ -65,15 +39,15 @@ enum Wanted {
     Nothing,
 }
 
-struct PeerCase {
-    name: &'static str,
-    fs: Fs,
-    size: Bytes,
-    files: Files,
+pub(super) struct PeerCase {
+    pub(super) name: &'static str,
+    pub(super) fs: Fs,
+    pub(super) size: Bytes,
+    pub(super) files: Files,
     /// Whether the files are in the page cache when the run starts.
-    cached: bool,
-    options: &'static [&'static str],
-    wanted: Wanted,
+    pub(super) cached: bool,
+    pub(super) options: &'static [&'static str],
+    pub(super) wanted: Wanted,
 }
 
 const SINGLE: Files = Files::Single(Bytes::mib(256));
@@ -172,8 +146,6 @@ fn cases() -> Vec<PeerCase> {
 
 /// Measure all requested cases.
 pub(super) fn measure(args: &PeersArgs, report: &mut Report) -> Result<()> {
-    let indef = args.common.indef()?;
-    let images = args.common.images()?;
     let cases: Vec<PeerCase> = cases()
         .into_iter()
         .filter(|case| args.fs.is_none_or(|fs| fs == case.fs))
@@ -184,6 +156,17 @@ pub(super) fn measure(args: &PeersArgs, report: &mut Report) -> Result<()> {
         })
         .collect();
     ensure!(!cases.is_empty(), "no case has this file system and name");
+    measure_cases(&args.common, &cases, report)
+}
+
+/// Measure these cases.
+pub(super) fn measure_cases(
+    common: &Common,
+    cases: &[PeerCase],
+    report: &mut Report,
+) -> Result<()> {
+    let indef = common.indef()?;
+    let images = common.images()?;
     for case in cases {
         let state = StartState {
             fs: case.fs.name(),
@@ -191,25 +174,24 @@ pub(super) fn measure(args: &PeersArgs, report: &mut Report) -> Result<()> {
             files: case.files,
         };
         let image = state.prepare(&images)?;
-        let mut contenders = contenders(&case, &indef);
-        for run in 1..=args.common.runs {
+        let mut contenders = contenders(case, &indef);
+        for run in 1..=common.runs {
             for contender in &mut contenders {
                 eprintln!(
                     "{}: run {run} of {}: {}",
                     case.name,
-                    args.common.runs,
+                    common.runs,
                     contender.name()
                 );
                 let scratch = state.restore(&image)?;
-                let (before, sample) = contender.run(&case, &scratch)?;
+                let (before, sample) = contender.run(case, &scratch)?;
                 contender.row.extents_before = Some(before);
                 contender.row.samples.push(sample);
             }
         }
-        report
-            .rows
-            .extend(contenders.into_iter().map(|contender| contender.row));
-        judge(&case, report);
+        let rows = contenders.map(|contender| contender.row);
+        report.verdicts.extend(judge(case.name, case.wanted, &rows));
+        report.rows.extend(rows);
     }
     Ok(())
 }
@@ -299,38 +281,29 @@ impl Contender {
     }
 }
 
-fn judge(case: &PeerCase, report: &mut Report) {
-    let rows: Vec<&ContenderRuns> = report
-        .rows
-        .iter()
-        .filter(|row| row.case == case.name)
-        .collect();
-    let [indef, peer, limit] = rows.as_slice() else {
-        return;
+/// Compare the contenders of a case with what is wanted of it. `rows`: those of indef, of the peer and of the limit.
+pub(super) fn judge(name: &str, wanted: Wanted, rows: &[ContenderRuns]) -> Option<Verdict> {
+    let [indef, peer, limit] = rows else {
+        return None;
     };
     let (ours, theirs, bound) = (indef.duration(), peer.duration(), limit.duration());
-    let mut verdicts = Vec::new();
-    match case.wanted {
-        Wanted::Faster(times) => verdicts.push(Verdict::at_least(
-            format!("{}, {} / indef", case.name, peer.contender),
+    eprintln!(
+        "{name}: indef {ours:.3?}, {} {theirs:.3?}, limit {bound:.3?}",
+        peer.contender
+    );
+    match wanted {
+        Wanted::Faster(times) => Some(Verdict::at_least(
+            format!("{name}, {} / indef", peer.contender),
             theirs.as_secs_f64() / ours.as_secs_f64(),
             times,
             "×",
         )),
-        Wanted::FewerBytes(percent) => verdicts.push(Verdict::at_least(
-            format!(
-                "{}, bytes written, fewer than {}",
-                case.name, peer.contender
-            ),
+        Wanted::FewerBytes(percent) => Some(Verdict::at_least(
+            format!("{name}, bytes written, fewer than {}", peer.contender),
             100.0 * (1.0 - indef.written().get() as f64 / peer.written().get() as f64),
             percent,
             " %",
         )),
-        Wanted::Nothing => {}
+        Wanted::Nothing => None,
     }
-    eprintln!(
-        "{}: indef {ours:.3?}, {} {theirs:.3?}, limit {bound:.3?}",
-        case.name, peer.contender
-    );
-    report.verdicts.extend(verdicts);
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use scratch_fs::{FragmentOptions, fragment};
 use serde_json::Value;
+use stage::Stage;
 use tempfile::TempDir;
 use units::Bytes;
 
@@ -20,9 +21,8 @@ use crate::{
     common::Common,
     measure,
     median::median,
-    predictions::Readers,
+    predictions::{Mode, Readers},
     report::{Report, Verdict},
-    stage::Stage,
 };
 
 /// How far a prediction may be off, in points.
@@ -66,7 +66,7 @@ pub(super) fn measure(args: &ProbeGainArgs, report: &mut Report) -> Result<()> {
         let ground = Ground {
             args,
             indef: &indef,
-            stage: Stage::new(device, size, &args.common.images()?, args.time_scale)?,
+            stage: args.common.ext4(device, size, args.time_scale)?,
             state: tempfile::tempdir()?,
         };
         let probed = ground.probe()?;
@@ -156,7 +156,7 @@ impl Ground<'_> {
         let readers = Readers {
             file,
             depth: 1,
-            buffered: false,
+            mode: Mode::Direct,
             by_device: None,
         };
         let runs = self.args.common.runs;

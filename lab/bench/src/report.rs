@@ -10,13 +10,13 @@ use std::{
 
 use anyhow::Result;
 use figures::{Machine, Session, Value};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 use super::median::median;
 
 /// One run of one contender.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sample {
     /// Time of the command and the write-back of its dirty data.
     pub(super) duration_ns: u64,
@@ -31,7 +31,7 @@ pub(super) struct Sample {
 }
 
 /// All runs of one contender in one case.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ContenderRuns {
     pub(super) case: String,
     pub(super) contender: String,
@@ -138,6 +138,9 @@ pub(super) struct Report {
     machine: Machine,
     /// Runs of each contender.
     pub(super) runs: usize,
+    /// A circumstance that a reader has to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
     pub(super) rows: Vec<ContenderRuns>,
     /// Figures that are no times and no bytes of rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -171,12 +174,18 @@ impl Report {
                 ..Machine::here(folder)
             },
             runs,
+            note: None,
             rows: Vec::new(),
             figures: Vec::new(),
             lists: BTreeMap::new(),
             table: String::new(),
             verdicts: Vec::new(),
         }
+    }
+
+    /// The release of the kernel that runs.
+    pub(super) fn kernel(&self) -> Option<&str> {
+        self.machine.kernel.as_deref()
     }
 
     /// Add a figure that is no time and no bytes of a row: all samples of one quantity.
@@ -229,7 +238,7 @@ impl Report {
             date: Some(figures::today()),
             version: figures::version(source_tree::root()),
             runs: u32::try_from(self.runs).ok(),
-            note: None,
+            note: self.note.clone(),
             rows,
         }
     }
@@ -250,6 +259,9 @@ fn version(package: &str) -> String {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.machine)?;
+        if let Some(note) = &self.note {
+            writeln!(f, "{note}\n")?;
+        }
         f.write_str(&self.table)?;
         self.write_rows(f)?;
         self.write_verdicts(f)

@@ -1,7 +1,7 @@
-//! Files of Btrfs that snapshots share: indef, which keeps the sharing, and `btrfs filesystem defragment -r`, which
-//! gives it up.
+//! Files that snapshots of Btrfs or reflink copies on XFS share: indef, which keeps the sharing, and
+//! `btrfs filesystem defragment -r` and `xfs_fsr`, which do not.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use anyhow::{Result, ensure};
 use scratch_fs::ScratchFs;
@@ -15,39 +15,89 @@ use super::{
 };
 
 const SIZE: Bytes = Bytes::mib(64);
-const SNAPSHOTS: [u32; 3] = [1, 10, 50];
+const HOLDERS: [u32; 3] = [1, 10, 50];
+
+/// A file system that shares, and who else defragments there.
+struct Sharing {
+    fs: &'static str,
+    holders: &'static str,
+    files: fn(Bytes, u32) -> Files,
+    other: &'static str,
+    /// Without the path of the folder or the file.
+    command: &'static [&'static str],
+    /// It takes the file, no folder.
+    takes_file: bool,
+}
+
+const SHARING: [Sharing; 2] = [
+    Sharing {
+        fs: "btrfs",
+        holders: "snapshots",
+        files: Files::Snapshots,
+        other: "btrfs defragment -r",
+        command: &["btrfs", "filesystem", "defragment", "-r"],
+        takes_file: false,
+    },
+    Sharing {
+        fs: "xfs",
+        holders: "reflink copies",
+        files: Files::Reflinks,
+        other: "xfs_fsr",
+        command: &["xfs_fsr"],
+        takes_file: true,
+    },
+];
 
 struct Contender {
     name: &'static str,
-    /// Without the path that is appended.
+    /// Without the path that is appended: of the file, or of its folder.
     command: Vec<OsString>,
+    takes_file: bool,
     row: ContenderRuns,
     /// Bytes by which the used space grew, and extents of a snapshot's file afterwards.
     grown: Vec<f64>,
     of_snapshot: Vec<f64>,
 }
 
-/// Measure both, with each number of snapshots.
+/// Measure both on each file system, with each number of holders.
 pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
-    let (indef, images) = (common.indef()?, common.images()?);
-    report.heading("space used beyond before, and extents of the file in a snapshot");
-    for snapshots in SNAPSHOTS {
-        let case = format!("btrfs {SIZE}, {snapshots} snapshots");
+    report
+        .heading("space used beyond before, and extents of the file in a snapshot or reflink copy");
+    let programs = (common.indef()?, common.images()?);
+    for sharing in &SHARING {
+        for holders in HOLDERS {
+            sharing.measure(holders, &programs, common.runs, report)?;
+        }
+    }
+    report.heading("");
+    Ok(())
+}
+
+impl Sharing {
+    /// With the program, and the folder of images.
+    fn measure(
+        &self,
+        holders: u32,
+        (indef, images): &(PathBuf, PathBuf),
+        runs: usize,
+        report: &mut Report,
+    ) -> Result<()> {
+        let case = format!("{} {SIZE}, {holders} {}", self.fs, self.holders);
         let state = StartState {
-            fs: "btrfs",
+            fs: self.fs,
             size: Bytes::gib(2),
-            files: Files::Snapshots(SIZE, snapshots),
+            files: (self.files)(SIZE, holders),
         };
-        let image = state.prepare(&images)?;
-        let ours: Vec<OsString> = vec![indef.clone().into(), "run".into(), "--quiet".into()];
-        let theirs = ["btrfs", "filesystem", "defragment", "-r"];
+        let image = state.prepare(images)?;
+        let ours = vec![indef.into(), "run".into(), "--quiet".into()];
+        let theirs = self.command.iter().map(Into::into).collect();
         let mut contenders = [
-            Contender::new(&case, "indef", ours),
-            Contender::new(&case, "btrfs defragment -r", theirs.map(Into::into).into()),
+            Contender::new(&case, "indef", ours, false),
+            Contender::new(&case, self.other, theirs, self.takes_file),
         ];
-        for run in 1..=common.runs {
+        for run in 1..=runs {
             for contender in &mut contenders {
-                eprintln!("{case}: run {run} of {}: {}", common.runs, contender.name);
+                eprintln!("{case}: run {run} of {runs}: {}", contender.name);
                 contender.run(state.restore(&image)?)?;
             }
         }
@@ -55,27 +105,25 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
         for contender in contenders {
             let Contender { name, grown, .. } = &contender;
             report.figure(&case, name, "grown_bytes", grown);
-            report.figure(
-                &case,
-                name,
-                "snapshot_extents_after",
-                &contender.of_snapshot,
-            );
+            let extents = { contender.row.samples.iter() }
+                .filter_map(|sample| Some(sample.extents_after? as f64));
+            report.figure(&case, name, "extents_after", &extents.collect::<Vec<_>>());
+            let of_holder = &contender.of_snapshot;
+            report.figure(&case, name, "snapshot_extents_after", of_holder);
             report.heading(&contender.line(&case));
             report.rows.push(contender.row);
         }
         let share = 100.0 * (1.0 - grown[0] / grown[1]);
-        let what = format!("{case}, space taken, less than btrfs defragment -r");
+        let what = format!("{case}, space taken, less than {}", self.other);
         report
             .verdicts
             .push(Verdict::at_least(what, share, 90.0, " %"));
+        Ok(())
     }
-    report.heading("");
-    Ok(())
 }
 
 impl Contender {
-    fn new(case: &str, name: &'static str, command: Vec<OsString>) -> Self {
+    fn new(case: &str, name: &'static str, command: Vec<OsString>, takes_file: bool) -> Self {
         Self {
             name,
             row: ContenderRuns {
@@ -86,6 +134,7 @@ impl Contender {
                 samples: Vec::new(),
             },
             command,
+            takes_file,
             grown: Vec::new(),
             of_snapshot: Vec::new(),
         }
@@ -99,7 +148,11 @@ impl Contender {
         self.row.extents_before = Some(measure::extents(&file)?);
         measure::drop_caches(&scratch)?;
         let mut command = self.command.clone();
-        command.push(folder.into());
+        let [path] = &file;
+        command.push(match self.takes_file {
+            true => path.into(),
+            false => folder.into(),
+        });
         let sample = measure::timed(&scratch, || Ok(Some(measure::run(&command)?)))?;
         self.grown.push(self::used(&mut scratch)? - used);
         measure::drop_caches(&scratch)?;
@@ -143,6 +196,5 @@ impl Contender {
 fn used(scratch: &mut ScratchFs) -> Result<f64> {
     scratch.remount()?;
     scratch.sync()?;
-    let space = rustix::fs::statvfs(scratch.path())?;
-    Ok(((space.f_blocks - space.f_bfree) * space.f_frsize) as f64)
+    Ok(scratch.used()?.get() as f64)
 }

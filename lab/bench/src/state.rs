@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, fallocate};
-use scratch_fs::{FragmentOptions, ScratchFs, Shape, content, fragment};
+use scratch_fs::{FragmentOptions, ScratchFs, ScratchFsBuilder, Shape, content, fragment};
 use units::{Bytes, FileOffset};
 
 /// The files on the file system.
@@ -32,8 +32,12 @@ pub(super) enum Files {
     /// One file of this size in fragments of 4 KiB, in a subvolume (Btrfs) of which there are so many snapshots, all
     /// read-only.
     Snapshots(Bytes, u32),
+    /// Such a file on XFS with `rmapbt`, of which there are so many reflink copies, each in a folder of its own.
+    Reflinks(Bytes, u32),
     /// A tree of this many files of up to 32 KiB, every tenth in two fragments.
     Tree(u32),
+    /// As large a tree of files of one block.
+    Small(u32),
     /// As large a tree of files in this many fragments each, without content.
     Scattered(u32, u32),
 }
@@ -48,43 +52,46 @@ pub(super) struct StartState {
 
 /// The folder on the file system that holds the files.
 pub(super) const FOLDER: &str = "data";
-/// Its snapshots have this name, and a number.
+/// Its snapshots, and folders of reflink copies, have this name, and a number.
 pub(super) const SNAPSHOT: &str = "snapshot-";
 
 impl StartState {
     /// The image in this state, made now unless `images` has it from an earlier invocation.
     pub(super) fn prepare(&self, images: &Path) -> Result<PathBuf> {
-        let image = images.join(format!("{}.img", self.name()));
-        if image.exists() {
-            return Ok(image);
-        }
-        eprintln!("preparing {}", image.display());
-        let mut builder = ScratchFs::builder(self.fs, self.size).folder(images);
+        let mut builder = ScratchFs::builder(self.fs, self.size);
         if let (Files::Tree(files) | Files::Scattered(files, _), "ext4") = (self.files, self.fs) {
             builder = builder.mkfs_args(["-N".to_owned(), (files + files / 8).to_string()]);
         }
-        let mut scratch = builder.build()?;
-        let folder = scratch.path().join(FOLDER);
-        match self.files {
-            Files::Snapshots(..) => subvolume(&["create"], &[&folder])?,
-            _ => fs::create_dir(&folder)?,
+        if let Files::Reflinks(..) = self.files {
+            builder = builder.mkfs_args(["-m", "reflink=1,rmapbt=1"]);
         }
-        self.fill(&folder)
-            .with_context(|| format!("cannot make {}", self.name()))?;
-        scratch.sync()?;
-        if let Files::Snapshots(_, snapshots) = self.files {
-            for number in 0..snapshots {
-                let snapshot = scratch.path().join(format!("{SNAPSHOT}{number}"));
-                subvolume(&["snapshot", "-r"], &[&folder, &snapshot])?;
+        image(images, &self.name(), builder, |scratch| {
+            let folder = scratch.path().join(FOLDER);
+            match self.files {
+                Files::Snapshots(..) => subvolume(&["create"], &[&folder])?,
+                _ => fs::create_dir(&folder)?,
             }
+            self.fill(&folder)?;
             scratch.sync()?;
-        }
-        scratch.unmount()?;
-        // The image is either complete or absent.
-        let unfinished = image.with_extension("unfinished");
-        copy_sparse(&scratch.image(), &unfinished)?;
-        fs::rename(&unfinished, &image)?;
-        Ok(image)
+            if let Files::Snapshots(_, snapshots) = self.files {
+                for number in 0..snapshots {
+                    let snapshot = scratch.path().join(format!("{SNAPSHOT}{number}"));
+                    subvolume(&["snapshot", "-r"], &[&folder, &snapshot])?;
+                }
+                scratch.sync()?;
+            }
+            if let Files::Reflinks(_, copies) = self.files {
+                let file = File::open(folder.join("file"))?;
+                for number in 0..copies {
+                    let folder = scratch.path().join(format!("{SNAPSHOT}{number}"));
+                    fs::create_dir(&folder)?;
+                    let copy = File::create_new(folder.join("file"))?;
+                    rustix::fs::ioctl_ficlone(&copy, &file)?;
+                }
+                scratch.sync()?;
+            }
+            Ok(())
+        })
     }
 
     /// A fresh copy of `image`, mounted.
@@ -105,7 +112,9 @@ impl StartState {
             Files::Folders(folders, files) => format!("many-{folders}-{files}"),
             Files::HalfContiguous(size) => format!("half-{}", size.get()),
             Files::Snapshots(size, snapshots) => format!("snapshots-{}-{snapshots}", size.get()),
+            Files::Reflinks(size, copies) => format!("reflinks-{}-{copies}", size.get()),
             Files::Tree(files) => format!("tree-{files}"),
+            Files::Small(files) => format!("small-{files}"),
             Files::Scattered(files, pieces) => format!("scattered-{files}-{pieces}"),
         };
         format!("{}-{files}", self.fs)
@@ -122,7 +131,9 @@ impl StartState {
         };
         let piece = Bytes::kib(4);
         match self.files {
-            Files::Single(size) | Files::Snapshots(size, _) => single(size, piece),
+            Files::Single(size) | Files::Snapshots(size, _) | Files::Reflinks(size, _) => {
+                single(size, piece)
+            }
             Files::Plain(size) => plain(&folder.join("file"), size),
             Files::Pieces(size, piece) => single(size, piece),
             Files::Many(files) => many(folder, 0..files),
@@ -135,9 +146,32 @@ impl StartState {
                 Shape::half_contiguous(1, size).make(&folder.join("file"))
             }
             Files::Tree(files) => tree(folder, files),
+            Files::Small(files) => small(folder, files),
             Files::Scattered(files, pieces) => scattered(folder, files, pieces),
         }
     }
+}
+
+/// The image of this name with what `fill` puts on it, made now unless `images` has it from an earlier invocation.
+pub(super) fn image(
+    images: &Path,
+    name: &str,
+    builder: ScratchFsBuilder,
+    fill: impl FnOnce(&mut ScratchFs) -> Result<()>,
+) -> Result<PathBuf> {
+    let image = images.join(format!("{name}.img"));
+    if image.exists() {
+        return Ok(image);
+    }
+    eprintln!("preparing {}", image.display());
+    let mut scratch = builder.folder(images).build()?;
+    fill(&mut scratch).with_context(|| format!("cannot make {name}"))?;
+    scratch.unmount()?;
+    // The image is either complete or absent.
+    let unfinished = image.with_extension("unfinished");
+    copy_sparse(&scratch.image(), &unfinished)?;
+    fs::rename(&unfinished, &image)?;
+    Ok(image)
 }
 
 /// `btrfs subvolume`.
@@ -213,6 +247,30 @@ fn tree(folder: &Path, files: u32) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Make folders of 1,000 files of one block.
+fn small(folder: &Path, files: u32) -> io::Result<()> {
+    for number in 0..files {
+        let path = small_path(folder, number);
+        if number % 1000 == 0 {
+            fs::create_dir(path.parent().unwrap_or(folder))?;
+        }
+        write_small(&File::create_new(path)?, number)?;
+    }
+    Ok(())
+}
+
+/// The path of such a file.
+pub(super) fn small_path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{:04}/{number:07}", number / 1000))
+}
+
+/// Write all of it.
+pub(super) fn write_small(file: &File, seed: u32) -> io::Result<()> {
+    let mut block = [0; 4096];
+    content(&mut block, u64::from(seed), FileOffset(0));
+    file.write_all_at(&block, 0)
 }
 
 /// Make folders of 1,000 files, of which two get their blocks in turn.

@@ -12,6 +12,7 @@ use guest::{Guest, Release};
 
 use super::{
     common::Common,
+    measure,
     median::median,
     report::{ContenderRuns, Report, Sample, Verdict},
 };
@@ -40,6 +41,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
         .share(folder.path())
         .copy(&flashd)
         .copy(&load)
+        .stop(measure::stop())
         .timeout(Duration::from_secs(120 + 60 * common.runs as u64));
     for program in ["bash", "ip", "mountpoint"] {
         guest = guest.copy(program);

@@ -13,12 +13,12 @@ use std::{
 use anyhow::{Context, Result};
 use indef_fs::FsKind;
 use indef_pipeline::scan::Upkeep;
+use stage::Fs;
 use units::{Bytes, Nanos};
 
 use super::{
     common::Common,
     measure,
-    peers::Fs,
     report::{ContenderRuns, Report, Verdict},
     state::{FOLDER, Files, StartState},
 };

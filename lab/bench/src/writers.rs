@@ -8,19 +8,19 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     thread::sleep,
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
+use fio::Fio;
+use stage::Fs;
 use units::{Bytes, Nanos};
 
 use super::{
     common::Common,
     measure,
-    peers::Fs,
     report::{ContenderRuns, Report, Verdict},
     state::{FOLDER, Files, StartState},
 };
@@ -75,7 +75,10 @@ fn pair(fs: &'static str, direct: bool, args: &WritersArgs, report: &mut Report)
         rows.push(ContenderRuns {
             case: case.clone(),
             contender: contender.to_owned(),
-            command: measure::describe(&fio(Path::new("FILE"), direct)),
+            command: format!(
+                "fio {}",
+                measure::describe(&options(Path::new("FILE"), direct))
+            ),
             extents_before: None,
             samples: Vec::new(),
         });
@@ -115,15 +118,7 @@ fn pair(fs: &'static str, direct: bool, args: &WritersArgs, report: &mut Report)
 
 /// Run fio, and `indef run` in the middle of it. Returns the longest write.
 fn write_beside(file: &Path, direct: bool, indef: Option<&Path>, max_stall: u32) -> Result<Nanos> {
-    let command = fio(file, direct);
-    let child = Command::new(&command[0])
-        .args(&command[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot run fio; is it installed?")?;
-    let fio = Running(Some(child));
+    let fio = Fio::start(options(file, direct))?;
     if let Some(program) = indef {
         sleep(Duration::from_secs(1));
         let stall = max_stall.to_string();
@@ -134,29 +129,15 @@ fn write_beside(file: &Path, direct: bool, indef: Option<&Path>, max_stall: u32)
             .collect();
         measure::run(&command)?;
     }
-    let output = fio.finish()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(
-        output.status.success(),
-        "fio: {}: a write was lost or failed\n{text}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    // Warnings may precede the document.
-    let json = text.find('{').map_or("", |start| &text[start..]);
-    let document: serde_json::Value = serde_json::from_str(json).context("what fio printed")?;
-    let job = &document["jobs"][0];
-    ensure!(job["error"] == 0, "fio reports error {}", job["error"]);
-    let longest = job["write"]["lat_ns"]["max"].as_u64();
-    longest.map(Nanos).context("fio reports no longest write")
+    let report = fio.finish().context("a write was lost or failed")?;
+    Ok(Nanos(report.job("writer")?.write.whole.max))
 }
 
-/// The command for 40,000 writes of 4 KiB in 20 seconds, then all of them read back.
-fn fio(file: &Path, direct: bool) -> Vec<OsString> {
+/// The options for 40,000 writes of 4 KiB in 20 seconds, then all of them read back.
+fn options(file: &Path, direct: bool) -> Vec<OsString> {
     let mut name = OsString::from("--filename=");
     name.push(file);
-    let mut command: Vec<OsString> = [
-        "fio",
+    let mut options: Vec<OsString> = [
         "--name=writer",
         "--rw=randwrite",
         "--bs=4k",
@@ -168,30 +149,10 @@ fn fio(file: &Path, direct: bool) -> Vec<OsString> {
         "--verify_fatal=1",
         "--verify_state_save=0",
         "--randseed=7",
-        "--output-format=json",
     ]
     .map(OsString::from)
     .to_vec();
-    command.push(if direct { "--direct=1" } else { "--direct=0" }.into());
-    command.push(name);
-    command
-}
-
-/// A child that does not outlive a failure of ours.
-struct Running(Option<Child>);
-
-impl Running {
-    fn finish(mut self) -> Result<std::process::Output> {
-        let child = self.0.take().context("still there")?;
-        Ok(child.wait_with_output()?)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+    options.push(if direct { "--direct=1" } else { "--direct=0" }.into());
+    options.push(name);
+    options
 }

@@ -1,6 +1,10 @@
 //! A guest with the kernel that gives die hints, and its device.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use flash_model::{HintStats, NamespaceKind, Profile, Span};
@@ -86,17 +90,17 @@ fn serve(device: &Arc<Device>) -> Result<Target> {
 
 impl Lab {
     /// Serve a device of this size, boot the guest and connect it. `program` is the path of this
-    /// crate's program.
+    /// crate's program. All ends when `stop` is set.
     ///
     /// # Errors
     ///
     /// The guest does not come up, or finds no device.
-    pub fn start(guest: Guest, program: &Path, size: Bytes) -> Result<Self> {
+    pub fn start(guest: Guest, program: &Path, size: Bytes, stop: Arc<AtomicBool>) -> Result<Self> {
         let device = Device::open(&options(size)?)?;
         let program = std::path::absolute(program)?;
         let guest = (guest.with_tools().with_network()).copy_if_there("sqlite3");
         let lab = Self {
-            session: Session::start(guest, Arc::default())?.copy(&program),
+            session: Session::start(guest, stop)?.copy(&program),
             target: serve(&device)?,
             device,
             program: program

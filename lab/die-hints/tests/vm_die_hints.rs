@@ -7,7 +7,7 @@
 
 use std::{
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use die_hints::{Case, Comparison, FOLDER, FileSystem, Lab, options, words};
@@ -44,7 +44,7 @@ fn with_lab_of(size: Bytes, trial: impl FnOnce(&mut Lab)) {
     let program = Path::new(env!("CARGO_BIN_EXE_die-hints"));
     // A disk that takes no hints, beside the device.
     let guest = guest.disk(Bytes::mib(64));
-    let mut lab = Lab::start(guest, program, size).unwrap();
+    let mut lab = Lab::start(guest, program, size, Arc::default()).unwrap();
     trial(&mut lab);
     lab.end().unwrap();
 }
@@ -325,7 +325,7 @@ fn vm_hints_are_foreseen_with_a_stock_kernel() {
         return;
     };
     let program = Path::new(env!("CARGO_BIN_EXE_die-hints"));
-    let lab = Lab::start(guest, program, SIZE).unwrap();
+    let lab = Lab::start(guest, program, SIZE, Arc::default()).unwrap();
     for (system, least) in [
         (FileSystem::Ext4, 0.97),
         (FileSystem::Ext4JournalApart, 0.97),

@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ageing::Aged,
-    bench::Bench,
+    bench::{Bench, DIR},
+    experiment::Options,
     image,
     layout::Layout,
-    room::{DIR, Room, path},
+    room::{Room, path},
     virtual_time::ZONED,
 };
 
@@ -47,43 +48,44 @@ pub(super) struct Notes {
 
 impl AgedSsd {
     /// The one in the folder that the options name; if there is none, make it.
-    pub(super) fn obtain(bench: &Bench<'_>) -> Result<Self> {
-        fs::create_dir_all(bench.share())?;
-        let Some(folder) = &bench.options.aged else {
-            return Self::make(bench, bench.folder.path());
+    pub(super) fn obtain(bench: &Bench, options: &Options) -> Result<Self> {
+        let is_traced = !options.age_only;
+        let Some(folder) = &options.aged else {
+            return Self::make(bench, bench.folder.path(), is_traced);
         };
         if folder.join(NOTES).exists() {
             return Self::open(bench, folder).with_context(|| folder.display().to_string());
         }
         fs::create_dir_all(folder)?;
-        let made = Self::make(bench, folder)?;
-        if !bench.options.age_only {
+        let made = Self::make(bench, folder, is_traced)?;
+        if is_traced {
             fs::copy(bench.share().join(PROFILE), folder.join(PROFILE))?;
             fs::write(folder.join(NOTES), serde_json::to_vec(&made.notes)?)?;
         }
         Ok(made)
     }
 
-    /// Age, trace, and look.
-    fn make(bench: &Bench<'_>, folder: &Path) -> Result<Self> {
+    /// Age in an image in this folder, trace, and look.
+    pub(super) fn make(bench: &Bench, folder: &Path, is_traced: bool) -> Result<Self> {
         let image = folder.join(IMAGE);
-        let room = Room::enter(bench, &image, ZnsSetup::Mounted, false)?;
+        let room = bench.enter(&image, ZnsSetup::Mounted, false)?;
         let kernel = room.kernel.clone();
         let aged = age(bench, &room)?;
-        eprintln!("experiment: {aged:?}");
-        if !bench.options.age_only {
+        if is_traced {
             trace(bench, &room)?;
         }
+        let layout = room.layout(DIR)?;
+        room.leave()?;
         let notes = Notes {
             made_by: made_by(bench),
             kernel,
             aged,
-            layout: room.leave()?,
+            layout,
         };
         Self::of(bench, image, notes)
     }
 
-    fn open(bench: &Bench<'_>, folder: &Path) -> Result<Self> {
+    fn open(bench: &Bench, folder: &Path) -> Result<Self> {
         let notes: Notes = serde_json::from_slice(&fs::read(folder.join(NOTES))?)?;
         ensure!(
             notes.made_by == made_by(bench),
@@ -95,8 +97,8 @@ impl AgedSsd {
         Self::of(bench, folder.join(IMAGE), notes)
     }
 
-    fn of(bench: &Bench<'_>, image: PathBuf, notes: Notes) -> Result<Self> {
-        let device = bench.ssd.open(&image)?;
+    fn of(bench: &Bench, image: PathBuf, notes: Notes) -> Result<Self> {
+        let device = bench.setup.ssd.open(&image)?;
         Ok(Self {
             hash: image::hash(&device, &notes.layout)?,
             zones: device.zones(ZONED),
@@ -106,27 +108,30 @@ impl AgedSsd {
     }
 }
 
-fn made_by(bench: &Bench<'_>) -> String {
-    format!("{:?} on {}", bench.plan, bench.experiment.profile)
+fn made_by(bench: &Bench) -> String {
+    let setup = &bench.setup;
+    let (ageing, writes) = (setup.ageing, setup.writes.name());
+    let (profile, zoned) = (setup.ssd.profile.name(), setup.ssd.zoned);
+    format!("{ageing:?}, {writes}, on {profile} of {zoned}")
 }
 
 /// Have the flows age the files.
-fn age(bench: &Bench<'_>, room: &Room<'_>) -> Result<Aged> {
-    let plan = bench.plan;
-    let (factor, rounds) = (plan.factor.to_string(), plan.rounds.to_string());
-    let (reads, seed) = (plan.reads_percent.to_string(), plan.seed.to_string());
-    let mut words = vec!["age", plan.personality.name(), DIR];
-    words.extend(["--writes", plan.writes.name()]);
-    words.extend(["--factor", &factor, "--rounds", &rounds]);
+fn age(bench: &Bench, room: &Room) -> Result<Aged> {
+    let ageing = bench.setup.ageing;
+    let (files, mean) = (ageing.files.to_string(), ageing.mean_bytes.to_string());
+    let (rounds, seed) = (ageing.rounds.to_string(), ageing.seed.to_string());
+    let reads = ageing.reads_percent.to_string();
+    let mut words = vec!["age", ageing.personality.name(), DIR];
+    words.extend(["--writes", bench.setup.writes.name()]);
+    words.extend(["--files", &files, "--mean", &mean, "--rounds", &rounds]);
     words.extend(["--reads", &reads, "--seed", &seed]);
-    words.extend(plan.is_trial.then_some("--trial"));
     let said = room.inside(&words)?;
     serde_json::from_str(&said).context(said)
 }
 
 /// Have `indef trace` see a program that reads all files.
-fn trace(bench: &Bench<'_>, room: &Room<'_>) -> Result<()> {
-    let indef = path(&bench.options.indef)?;
+fn trace(bench: &Bench, room: &Room) -> Result<()> {
+    let indef = path(&bench.setup.indef)?;
     let reader = format!("cat {DIR}/* >/dev/null");
     room.shell("echo 3 >/proc/sys/vm/drop_caches")?;
     let trace = "trace --quiet --max-overhead off -o /tmp/aged.profile -- sh -c";

@@ -59,7 +59,7 @@ pub(super) struct Moves {
 impl Cost {
     /// Of a recorded migration that moved `moved_bytes` of files that lay like this.
     pub(super) fn of(
-        bench: &Bench<'_>,
+        bench: &Bench,
         recording: &Recording,
         layout: &Layout,
         moved_bytes: u64,
@@ -70,14 +70,15 @@ impl Cost {
         let one_by_one = replay(Recorded::one_by_one(&recording.commands))?;
         let (load_alone, load_beside, beside_ns) = beside_a_load(bench, recording, layout)?;
         let Elapsed { ns, stats } = &alone;
-        let pages = moved_bytes as f64 / bench.ssd.page_bytes as f64;
+        let ssd = &bench.setup.ssd;
+        let pages = moved_bytes as f64 / ssd.page_bytes as f64;
         Ok(Self {
             commands: recording.commands.len(),
             elapsed_ns: *ns,
             busy_pct: alone.busy_percent(),
             one_by_one_ns: one_by_one.ns,
             moves: Moves::of(bench, recording)?,
-            bound_ns: bench.ssd.program_ns * pages / stats.dies.len() as f64,
+            bound_ns: ssd.program_ns * pages / stats.dies.len() as f64,
             bus_bytes: stats.host_read_bytes
                 + stats.host_written_bytes
                 + list_bytes(&recording.commands),
@@ -100,7 +101,7 @@ impl Cost {
 
 impl Moves {
     /// `None` if the host moved the data.
-    fn of(bench: &Bench<'_>, recording: &Recording) -> Result<Option<Self>> {
+    fn of(bench: &Bench, recording: &Recording) -> Result<Option<Self>> {
         let is_move = |logged: &&LoggedCommand| {
             let command = logged.command.as_command();
             matches!(command, Command::Migrate { .. } | Command::Copy { .. })
@@ -135,12 +136,8 @@ impl Moves {
 }
 
 /// The load's bytes a second, alone and beside the migration, and the migration's time beside it.
-fn beside_a_load(
-    bench: &Bench<'_>,
-    recording: &Recording,
-    layout: &Layout,
-) -> Result<(f64, f64, f64)> {
-    let io_bytes = bench.io_size.get();
+fn beside_a_load(bench: &Bench, recording: &Recording, layout: &Layout) -> Result<(f64, f64, f64)> {
+    let io_bytes = bench.setup.io_size.get();
     let rate =
         |load: &Load<'_>, elapsed: &Elapsed| load.bytes_done as f64 * 1e9 / elapsed.ns as f64;
     let mut device = bench.machine(&recording.zones)?;

@@ -190,7 +190,8 @@ mod tests {
                 std::fs::read_to_string(folder().join(&name).with_extension("toml")).unwrap();
             let experiment: Experiment = toml::from_str(&text).unwrap();
             experiment.io_size.parse::<Bytes>().unwrap();
-            image::Ssd::new(&experiment.profile, experiment.plan(false)).unwrap();
+            let plan = experiment.plan(false);
+            image::Ssd::new(&experiment.profile, plan.factor, plan.zones()).unwrap();
             assert!(experiment.sweep.contains(&experiment.truncate), "{name}");
         }
     }

@@ -16,7 +16,6 @@ use sha2::{Digest, Sha256};
 use units::Bytes;
 
 use super::{
-    ageing::Plan,
     layout::{BLOCK, Layout},
     virtual_time::ZONED,
 };
@@ -25,28 +24,29 @@ use super::{
 pub(crate) const FAST: f64 = 0.001;
 
 /// The SSD of an experiment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ssd {
     pub(crate) profile: Profile,
     /// Time to program a page, and its bytes.
     pub(crate) program_ns: f64,
     pub(crate) page_bytes: u64,
-    zoned: Bytes,
+    pub(crate) zoned: Bytes,
     pub(crate) conventional: Bytes,
 }
 
 impl Ssd {
-    /// The SSD of a profile, with zones, and so flash blocks, scaled down by the plan's factor.
-    pub(crate) fn new(profile: &str, plan: Plan) -> Result<Self> {
+    /// The SSD of a profile with so many zones; these, and so flash blocks, are scaled down by a factor.
+    pub(crate) fn new(profile: &str, factor: u64, zones: u64) -> Result<Self> {
         let text = Profile::builtin_text(profile)
             .with_context(|| format!("flashd has no profile {profile}"))?;
-        let profile = Profile::parse(profile, &scaled(text, plan.factor)?)?;
+        let profile = Profile::parse(profile, &scaled(text, factor)?)?;
+        let zone = Bytes::mib(number(&profile, "zones.size", "MiB")?);
         Ok(Self {
             program_ns: number(&profile, "flash.program", "us")? as f64 * 1000.0,
             page_bytes: number(&profile, "geometry.page", "KiB")? << 10,
             profile,
-            zoned: Bytes(plan.device_bytes()),
-            conventional: conventional(plan),
+            zoned: zone * zones,
+            conventional: conventional(zone, zone * zones),
         })
     }
 
@@ -75,20 +75,20 @@ impl Ssd {
 ///
 /// As mkfs.f2fs reckons (`f2fs_prepare_super_block`, f2fs-tools 1.15): a superblock's zone, two segments of
 /// checkpoints, two copies of the SIT and the NAT, a summary block for each segment, all in whole zones.
-fn conventional(plan: Plan) -> Bytes {
+pub(crate) fn conventional(zone: Bytes, zoned: Bytes) -> Bytes {
     const SEGMENT: u64 = 2 << 20;
     const BLOCKS: u64 = 512;
-    let per_zone = plan.zone_bytes() / SEGMENT;
+    let per_zone = zone.get() / SEGMENT;
     let whole = |blocks: u64| blocks.div_ceil(BLOCKS);
     let mut bytes = 0;
     // More room has more segments to describe.
     loop {
-        let all = (bytes + plan.device_bytes()) / SEGMENT - per_zone.min(bytes / SEGMENT);
+        let all = (bytes + zoned.get()) / SEGMENT - per_zone.min(bytes / SEGMENT);
         let checkpoints_and_sit = 2 + 2 * whole(all.div_ceil(55));
         let nat = 2 * whole(((all - checkpoints_and_sit) * BLOCKS).div_ceil(455));
         let summaries = whole(all - checkpoints_and_sit - nat + 1);
         let segments = (checkpoints_and_sit + nat + summaries).next_multiple_of(per_zone);
-        let needed = plan.zone_bytes() + segments * SEGMENT;
+        let needed = zone.get() + segments * SEGMENT;
         if needed <= bytes {
             return Bytes(bytes);
         }
@@ -97,7 +97,7 @@ fn conventional(plan: Plan) -> Bytes {
 }
 
 /// A whole number of a profile, in this unit.
-fn number(profile: &Profile, name: &str, unit: &str) -> Result<u64> {
+pub(crate) fn number(profile: &Profile, name: &str, unit: &str) -> Result<u64> {
     let mut parameters = profile.parameters().iter();
     let parameter = parameters
         .find(|parameter| parameter.key == name)
@@ -190,31 +190,20 @@ pub(crate) fn hash(device: &Device, layout: &Layout) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ageing::Writes;
-    use workloads::filebench::Personality;
-
-    fn plan(factor: u64) -> Plan {
-        Plan {
-            personality: Personality::Varmail,
-            writes: Writes::Cached,
-            factor,
-            rounds: 1.0,
-            reads_percent: 0,
-            seed: 1,
-            is_trial: false,
-        }
-    }
 
     /// As `mkfs.f2fs -d 1` says where its main area begins.
     #[test]
     fn metadata_have_their_room() {
-        assert_eq!(conventional(plan(16)), Bytes::mib(22));
-        assert_eq!(conventional(plan(8)), Bytes::mib(32));
+        let of = |zone, zoned| conventional(Bytes::mib(zone), Bytes::mib(zoned));
+        assert_eq!(of(2, 1024), Bytes::mib(22));
+        assert_eq!(of(4, 2048), Bytes::mib(32));
+        // A zone for the superblocks, and one for all else.
+        assert_eq!(of(64, 4096), Bytes::mib(128));
     }
 
     #[test]
     fn a_scaled_device_has_the_papers_chips_and_number_of_zones() {
-        let ssd = Ssd::new("indef-femu", plan(16)).unwrap();
+        let ssd = Ssd::new("indef-femu", 16, 512).unwrap();
         assert_eq!((ssd.program_ns, ssd.page_bytes), (700_000.0, 16 << 10));
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
@@ -225,6 +214,6 @@ mod tests {
             (512, 2 << 20, 2 << 20)
         );
         assert_eq!(device.geometry().dies(), 16);
-        assert!(Ssd::new("indef-femu", plan(3)).is_err());
+        assert!(Ssd::new("indef-femu", 3, 512).is_err());
     }
 }

@@ -3,19 +3,22 @@
 use std::{
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
-use workloads::filebench::Personality;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use units::{Bytes, FileRange};
+use workloads::filebench::{Ageing, Personality};
 
 use super::{
-    ageing::{self, Plan, Writes},
+    ageing::{self, Carrying, Writes},
+    calls,
     layout::Layout,
+    pieces,
 };
 
 /// Interval of the samples of the guest's memory.
@@ -26,6 +29,27 @@ const SAMPLE: Duration = Duration::from_millis(50);
 pub enum Inside {
     /// Make aged files; prints what was done as JSON
     Age(AgeArgs),
+    /// Make a file in pieces, in turn with another file
+    Lay {
+        /// JSON: bytes of the other file, and of the file after them, again and again
+        pieces: PathBuf,
+        /// The file
+        file: PathBuf,
+        /// The other file
+        others: PathBuf,
+    },
+    /// Read a file past the page cache, call by call
+    Read {
+        /// JSON: the start and the length of each call
+        ranges: PathBuf,
+        /// The file
+        file: PathBuf,
+    },
+    /// Compare a file with what `lay` has written
+    Verify {
+        /// The file
+        file: PathBuf,
+    },
     /// Write the places of a directory's files to a file, as JSON
     Layout {
         /// Where the files are
@@ -51,9 +75,12 @@ pub struct AgeArgs {
     /// How the flows write
     #[arg(long, value_enum, default_value_t)]
     writes: Writes,
-    /// Fraction of the paper's device: its number of files is divided by this
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
-    factor: u64,
+    /// Files that are there on average
+    #[arg(long)]
+    files: usize,
+    /// Bytes of a file on average
+    #[arg(long)]
+    mean: u64,
     /// End when this many times the data has been written
     #[arg(long, default_value_t = 2.0)]
     rounds: f64,
@@ -63,9 +90,6 @@ pub struct AgeArgs {
     /// Seed of the flows' choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only a trial: far fewer files
-    #[arg(long)]
-    trial: bool,
 }
 
 /// The output of [`Inside::Watch`].
@@ -102,23 +126,64 @@ pub(crate) struct Memory {
 pub fn run(inside: &Inside) -> Result<()> {
     match inside {
         Inside::Age(args) => {
-            let plan = Plan {
+            let ageing = Ageing {
                 personality: args.personality,
-                writes: args.writes,
-                factor: args.factor,
+                files: args.files,
+                mean_bytes: args.mean,
                 rounds: args.rounds,
                 reads_percent: args.reads,
                 seed: args.seed,
-                is_trial: args.trial,
             };
-            print(&ageing::age(plan, &args.dir)?)
+            let carrying = Carrying {
+                writes: args.writes,
+                write_back: None,
+            };
+            print(&ageing::age(ageing, carrying, &args.dir)?)
         }
+        Inside::Lay {
+            pieces,
+            file,
+            others,
+        } => lay(pieces, file, others),
+        Inside::Read { ranges, file } => {
+            let ranges: Vec<(u64, u64)> = json(ranges)?;
+            let ranges = ranges.into_iter();
+            let ranges: Vec<FileRange> = ranges.map(|it| FileRange::new(it.0, it.1)).collect();
+            let opened = pieces::open(file).with_context(|| file.display().to_string())?;
+            calls::read(&opened, &ranges, 1)?;
+            Ok(())
+        }
+        Inside::Verify { file } => pieces::verify(file).with_context(|| file.display().to_string()),
         Inside::Layout { dir, to } => {
             let layout = serde_json::to_vec(&Layout::of(dir)?)?;
             fs::write(to, layout).with_context(|| to.display().to_string())
         }
         Inside::Watch { command } => print(&watch(command)?),
     }
+}
+
+fn json<T: DeserializeOwned>(file: &Path) -> Result<T> {
+    let text = fs::read(file).with_context(|| file.display().to_string())?;
+    serde_json::from_slice(&text).with_context(|| file.display().to_string())
+}
+
+fn lay(pieces: &Path, path: &Path, others: &Path) -> Result<()> {
+    let pieces: Vec<(u64, u64)> = json(pieces)?;
+    let pieces = pieces.into_iter();
+    let pieces: Vec<(Bytes, Bytes)> = pieces.map(|it| (Bytes(it.0), Bytes(it.1))).collect();
+    let create = |path: &Path| -> Result<File> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        pieces::create(path).with_context(|| path.display().to_string())
+    };
+    let (file, others) = (create(path)?, create(others)?);
+    let mut contents = pieces::contents(pieces.iter().map(|it| it.1).sum());
+    pieces::write_in_turn(&file, &others, &pieces, contents.slice())
+        .with_context(|| path.display().to_string())?;
+    file.sync_all()?;
+    others.sync_all()?;
+    Ok(())
 }
 
 fn print(value: &impl Serialize) -> Result<()> {
@@ -204,7 +269,41 @@ fn high_water_kib(pid: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use scratch_fs::{ScratchFs, require};
+
     use super::*;
+
+    #[test]
+    fn loop_a_file_is_laid_read_and_verified() {
+        let scratch = ScratchFs::builder("ext4", Bytes::mib(64)).build();
+        let Some(scratch) = require(scratch) else {
+            return;
+        };
+        let share = tempfile::tempdir().unwrap();
+        let [pieces, ranges] = ["pieces", "ranges"].map(|name| share.path().join(name));
+        fs::write(&pieces, "[[4096,4096],[4096,131072]]").unwrap();
+        fs::write(&ranges, "[[4096,131072],[0,4096]]").unwrap();
+        let [file, others] = ["a/file", "b/others"].map(|name| scratch.path().join(name));
+        let lay = Inside::Lay {
+            pieces,
+            file: file.clone(),
+            others: others.clone(),
+        };
+        run(&lay).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 135_168);
+        assert_eq!(others.metadata().unwrap().len(), 8192);
+        run(&Inside::Read {
+            ranges,
+            file: file.clone(),
+        })
+        .unwrap();
+        let verify = Inside::Verify { file: file.clone() };
+        run(&verify).unwrap();
+        // What is there is not written over.
+        assert!(run(&lay).is_err());
+        fs::write(&file, [0; 4096]).unwrap();
+        assert!(run(&verify).is_err());
+    }
 
     #[test]
     fn a_command_is_watched() {

@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use figures::{Machine, Row, Session, Value};
 
-use super::{
-    cost::Cost,
-    headline::{Measured, Outcome},
-};
+use super::{cost::Cost, headline::Outcome, migration::Migration};
 
 /// Keep it in `figures/experiments.json`.
 pub(super) fn keep(name: &str, age_only: bool, outcome: &Outcome) -> Result<PathBuf> {
@@ -46,11 +43,14 @@ fn aged(name: &str, outcome: &Outcome) -> Row {
         .with("read_ns", Value::Exact(before.read_ns as f64))
 }
 
-fn row(name: &str, way: &Measured, outcome: &Outcome) -> Row {
+fn row(name: &str, way: &Migration, outcome: &Outcome) -> Row {
     let row = Row::new(name, way.way.to_string())
         .with("moved_bytes", Value::Exact(way.moved_bytes as f64))
         .with("read_ns", Value::Exact(way.after.read_ns as f64))
-        .with("read_gain_pct", Value::rounded(way.read_gain_pct(outcome)))
+        .with(
+            "read_gain_pct",
+            Value::rounded(way.read_gain_pct(&outcome.before)),
+        )
         .with("dolf", Value::rounded(way.after.dolf));
     match &way.cost {
         Some(cost) => with_cost(row, cost),

@@ -12,6 +12,7 @@
 mod aged;
 mod ageing;
 mod bench;
+mod calls;
 mod cost;
 mod experiment;
 pub mod fast24;
@@ -21,6 +22,8 @@ mod image;
 pub mod inside;
 mod keep;
 mod layout;
+mod migration;
+mod pieces;
 pub mod report;
 mod room;
 pub mod suite;

@@ -1,82 +1,100 @@
-//! A guest with the SSD of an experiment.
+//! A guest with an SSD of flashd, whose commands can be recorded.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use flash_model::Zone;
 use flashd::device::{Device, LoggedCommand};
-use guest::{Guest, Patched, Zns, ZnsOptions, ZnsSetup, standing::Session};
+use guest::{Guest, Patched, Release, Zns, ZnsOptions, ZnsSetup, standing::Session};
+use units::Bytes;
 
-use super::{
-    bench::Bench,
-    image::FAST,
-    inside::WatchResult,
-    layout::Layout,
-    virtual_time::ZONED,
-    way::{Commands, Way},
-};
+use super::{image::FAST, inside::WatchResult, layout::Layout, virtual_time::ZONED};
 
-/// The directory of the aged files.
-pub(super) const DIR: &str = "/mnt/f2fs/aged";
 const PATIENCE: Duration = Duration::from_secs(1800);
 
+/// What the guest is like.
+pub(crate) struct RoomOptions<'a> {
+    pub(crate) kernel: Release,
+    pub(crate) cpus: u32,
+    pub(crate) memory_mib: u32,
+    /// The indef of its commands.
+    pub(crate) indef: &'a Path,
+    /// The folder that it has as `/share`.
+    pub(crate) share: PathBuf,
+    /// The kernel's read-ahead.
+    pub(crate) read_ahead: Bytes,
+    pub(crate) setup: ZnsSetup,
+    /// Whether the SSD has standard commands only.
+    pub(crate) standard_only: bool,
+    /// Whether F2FS collects garbage by itself. (It cannot be mounted on zones without its collector, which is put to sleep
+    /// otherwise.)
+    pub(crate) collects: bool,
+    /// Ends the guest when it is set.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
 /// A recorded migration.
-pub(super) struct Recording {
-    pub(super) zones: Vec<Zone>,
-    pub(super) commands: Vec<LoggedCommand>,
-    pub(super) watched: WatchResult,
+pub(crate) struct Recording {
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) commands: Vec<LoggedCommand>,
+    pub(crate) watched: WatchResult,
 }
 
 /// A guest with an SSD.
-pub(super) struct Room<'a> {
-    bench: &'a Bench<'a>,
+pub(crate) struct Room {
     device: Arc<Device>,
+    /// Bytes of the namespace without zones.
+    conventional: Bytes,
+    share: PathBuf,
     // The guest ends before its SSD does.
     session: Session,
     _zns: Zns,
     /// The version of its kernel.
-    pub(super) kernel: String,
+    pub(crate) kernel: String,
     program: String,
 }
 
-impl<'a> Room<'a> {
-    pub(super) fn enter(
-        bench: &'a Bench<'a>,
-        image: &Path,
-        setup: ZnsSetup,
-        standard_only: bool,
+impl Room {
+    /// Boot it with this SSD: zones, and so many bytes without.
+    pub(crate) fn enter(
+        device: Arc<Device>,
+        conventional: Bytes,
+        options: &RoomOptions<'_>,
     ) -> Result<Self> {
-        let device = bench.ssd.open(image)?;
         let zns = Zns::serving(
             Arc::clone(&device),
             ZnsOptions {
-                standard_only,
+                standard_only: options.standard_only,
                 ..ZnsOptions::default()
             },
         )?;
-        let options = bench.options;
         let guest = Guest::with(options.kernel)?
             .with_patched(Patched::F2fs)?
             .cpus(options.cpus)
-            .memory_mib(options.memory)
+            .memory_mib(options.memory_mib)
             .copy("f2fs_io")
-            .share(&bench.share());
+            .share(&options.share);
         let kernel = guest.kernel().version().to_owned();
-        let session = Session::start(guest.zns(&zns, setup)?, Arc::default())?.copy(&options.indef);
+        let guest = guest.zns(&zns, options.setup)?;
+        let session = Session::start(guest, Arc::clone(&options.stop))?.copy(options.indef);
         let room = Self {
-            bench,
             device,
+            conventional,
+            share: options.share.clone(),
             session,
             _zns: zns,
             kernel,
             program: path(&std::env::current_exe()?)?,
         };
-        let ahead = bench.io_size.get() >> 10;
+        let ahead = options.read_ahead.get() >> 10;
         room.shell(&format!(
             "for disk in /sys/block/nvme*; do echo {ahead} >$disk/queue/read_ahead_kb; done"
         ))?;
-        if setup == ZnsSetup::Kept {
-            // Only the way moves data. (F2FS cannot be mounted on zones without its collector.)
+        if !options.collects {
             room.shell(
                 "cd /sys/fs/f2fs/$(basename $(readlink -f $ZNS_CONVENTIONAL)) && \
                  for time in gc_no_gc_sleep_time gc_max_sleep_time gc_min_sleep_time; do \
@@ -86,20 +104,12 @@ impl<'a> Room<'a> {
         Ok(room)
     }
 
-    /// Migrate, and record the device's commands.
-    pub(super) fn migrate(&self, way: Way, time_scale: f64) -> Result<Recording> {
-        let commands = Commands {
-            indef: &path(&self.bench.options.indef)?,
-            dir: DIR,
-            profile: "/tmp/aged.profile",
-            io_size: self.bench.io_size,
-            time_scale: self.bench.experiment.time_scale,
-        };
-        let command = commands.of(way);
+    /// Run a command that moves data, and record the device's commands.
+    pub(crate) fn migrate(&self, command: &[String], time_scale: f64) -> Result<Recording> {
         self.pace(time_scale)?;
         let zones = self.device.zones(ZONED);
         self.device.begin_command_log();
-        let watched = self.watch(&command)?;
+        let watched = self.watch(command)?;
         let commands = self.device.take_command_log();
         self.pace(FAST)?;
         if watched.status != 0 {
@@ -117,19 +127,32 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Look where the files lie, unmount and check F2FS, and end the guest.
-    pub(super) fn leave(self) -> Result<Layout> {
-        self.inside(&["layout", DIR, "/share/layout"])?;
+    /// Do a step of an experiment, and record the device's commands; the device takes no time.
+    pub(crate) fn record(&self, words: &[&str]) -> Result<Vec<LoggedCommand>> {
+        self.device.begin_command_log();
+        let done = self.inside(words);
+        let commands = self.device.take_command_log();
+        done.map(|_| commands)
+    }
+
+    /// Where the files of a directory lie, in the namespace with zones.
+    pub(crate) fn layout(&self, dir: &str) -> Result<Layout> {
+        self.inside(&["layout", dir, "/share/layout"])?;
+        let layout = std::fs::read(self.share.join("layout"))?;
+        let layout: Layout = serde_json::from_slice(&layout)?;
+        layout.in_namespace(self.conventional.get())
+    }
+
+    /// Unmount and check F2FS, and end the guest.
+    pub(crate) fn leave(self) -> Result<()> {
         let checked = self.shell("umount $ZNS_MOUNT && fsck.f2fs --dry-run $ZNS_CONVENTIONAL")?;
         ensure!(
             checked.contains("[Ok..]") && !checked.contains("[Fail]"),
             "fsck.f2fs: {checked}"
         );
-        let layout = std::fs::read(self.bench.share().join("layout"))?;
         self.session.end()?;
         self.device.flush_all()?;
-        let layout: Layout = serde_json::from_slice(&layout)?;
-        layout.in_namespace(self.bench.ssd.conventional.get())
+        Ok(())
     }
 
     /// Set the speed of the device.
@@ -145,22 +168,22 @@ impl<'a> Room<'a> {
         serde_json::from_str(&said).context(said)
     }
 
-    pub(super) fn inside(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn inside(&self, words: &[&str]) -> Result<String> {
         let words = [&[self.program.as_str(), "inside"], words].concat();
         self.run(&words)
     }
 
-    pub(super) fn shell(&self, script: &str) -> Result<String> {
+    pub(crate) fn shell(&self, script: &str) -> Result<String> {
         self.run(&["sh", "-c", script])
     }
 
-    pub(super) fn run(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn run(&self, words: &[&str]) -> Result<String> {
         Ok(self.session.output(words, PATIENCE)?)
     }
 }
 
 /// An absolute path, as text.
-pub(super) fn path(path: &Path) -> Result<String> {
+pub(crate) fn path(path: &Path) -> Result<String> {
     let absolute = std::path::absolute(path)?;
     let text = absolute.to_str().context("a path that is no UTF-8")?;
     Ok(text.to_owned())

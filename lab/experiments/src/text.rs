@@ -4,10 +4,7 @@ use std::fmt::Write as _;
 
 use units::{Bytes, Nanos};
 
-use super::{
-    cost::Cost,
-    headline::{Measured, Outcome},
-};
+use super::{cost::Cost, headline::Outcome, migration::Migration};
 
 /// The whole result.
 pub(super) fn table(outcome: &Outcome) -> String {
@@ -47,7 +44,7 @@ fn ways(outcome: &Outcome) -> String {
             way.way,
             way.engine,
             Bytes(way.moved_bytes),
-            way.read_gain_pct(outcome),
+            way.read_gain_pct(&outcome.before),
             way.after.dolf,
         );
     }
@@ -56,7 +53,7 @@ fn ways(outcome: &Outcome) -> String {
 
 /// The ways whose commands were recorded.
 fn costs(outcome: &Outcome) -> String {
-    let measured: Vec<(&Measured, &Cost)> = outcome
+    let measured: Vec<(&Migration, &Cost)> = outcome
         .ways
         .iter()
         .filter_map(|way| Some((way, way.cost.as_ref()?)))

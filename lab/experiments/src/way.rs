@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use units::Bytes;
 
@@ -39,6 +39,24 @@ impl Way {
             Self::Copy { .. } => "copy",
         }
     }
+
+    /// The engine that moves the data. (f2fs_io calls the ioctl of `f2fs-defragment`.)
+    pub(crate) const fn engine(self) -> &'static str {
+        match self {
+            Self::Conventional | Self::FragPicker => "f2fs-defragment",
+            Self::Indef { .. } | Self::Copy { .. } => "f2fs-offload",
+        }
+    }
+
+    /// Check by what its command said that this engine has moved the data.
+    pub(crate) fn check(self, said: &str) -> Result<()> {
+        if self == Self::Conventional {
+            return Ok(());
+        }
+        let (engine, wanted) = (engine(said)?, self.engine());
+        ensure!(engine == wanted, "{engine} has moved it, not {wanted}");
+        Ok(())
+    }
 }
 
 impl fmt::Display for Way {
@@ -66,30 +84,12 @@ pub(crate) struct Commands<'a> {
 impl Commands<'_> {
     /// The command that migrates.
     pub(crate) fn of(&self, way: Way) -> Vec<String> {
-        let host = [
-            "--engine",
-            "f2fs-defragment",
-            "--policy",
-            "fragpicker",
-            "--hot",
-            "100",
-        ];
-        let offload = |truncate: u32| {
-            let truncate = truncate.to_string();
-            [
-                "--engine",
-                "f2fs-offload",
-                "--policy",
-                "indef",
-                "--truncate",
-                truncate.as_str(),
-            ]
-            .map(str::to_owned)
-        };
         match way {
             Way::Conventional => self.conventional(),
-            Way::FragPicker => self.run(&host.map(str::to_owned)),
-            Way::Indef { truncate } | Way::Copy { truncate } => self.run(&offload(truncate)),
+            Way::FragPicker => self.run(way, ["fragpicker", "--hot", "100"]),
+            Way::Indef { truncate } | Way::Copy { truncate } => {
+                self.run(way, ["indef", "--truncate", &truncate.to_string()])
+            }
         }
     }
 
@@ -107,7 +107,8 @@ impl Commands<'_> {
         vec!["sh".into(), "-c".into(), script]
     }
 
-    fn run(&self, more: &[String]) -> Vec<String> {
+    /// `indef run` by a policy with an option.
+    fn run(&self, way: Way, policy: [&str; 3]) -> Vec<String> {
         let size = self.io_size.get().to_string();
         let stall = ((STALL_MS * self.time_scale) as u64)
             .clamp(1, 60_000)
@@ -127,17 +128,17 @@ impl Commands<'_> {
             &size,
             "--readahead",
             &size,
+            "--engine",
+            way.engine(),
+            "--policy",
         ];
-        let words = words.iter().map(|word| (*word).to_owned());
-        words
-            .chain(more.iter().cloned())
-            .chain([self.dir.to_owned()])
-            .collect()
+        let words = words.into_iter().chain(policy).chain([self.dir]);
+        words.map(str::to_owned).collect()
     }
 }
 
 /// The engine of a `run --json` document.
-pub(crate) fn engine(document: &str) -> Result<String> {
+fn engine(document: &str) -> Result<String> {
     let document: serde_json::Value =
         serde_json::from_str(document).context("indef's result is not as written")?;
     let moved = document["files"]

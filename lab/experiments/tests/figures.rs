@@ -1,9 +1,15 @@
 //! The papers' figures as a whole: their files, their modules, their references, and the page.
 
-use std::{fs, num::NonZero, path::Path, sync::Mutex, thread};
+use std::{
+    fs,
+    num::NonZero,
+    path::Path,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use experiments::{
-    figure::{Figure, Paper, Tier, reference, registry},
+    figure::{Figure, Paper, Tier, Turn, reference, registry},
     report,
 };
 
@@ -29,6 +35,37 @@ fn every_figure_can_be_read_and_says_why_it_has_no_result() {
             "{}: `cargo lab experiments --only {} --keep` writes its reference",
             figure.name, figure.name
         );
+    }
+}
+
+/// What is measured on a machine says how, and of how many runs.
+#[test]
+fn a_module_is_of_its_figures_tier_and_a_reference_of_a_machine_has_conditions() {
+    for figure in registry::figures(root()).unwrap() {
+        let is_here = match registry::module(&figure.name) {
+            Some(registry::Module::Here(_)) => true,
+            Some(registry::Module::Virtual(_)) => false,
+            None => continue,
+        };
+        assert_eq!(is_here, figure.tier.is_measured(), "{}", figure.name);
+        if is_here {
+            let runs = figure.parameters.count("runs").unwrap();
+            assert!(runs >= 3, "{}: {runs}", figure.name);
+        }
+        let Some(reference) = reference(root(), &figure.name).unwrap() else {
+            continue;
+        };
+        let name = &figure.name;
+        assert_eq!(is_here, reference.conditions.is_some(), "{name}");
+        for row in &reference.measured.rows {
+            assert_eq!(is_here, row.spread.is_some(), "{name}: {row:?}");
+            let holds = row
+                .spread
+                .is_none_or(|[least, most]| (least..=most).contains(&row.ours));
+            assert!(holds, "{name}: {row:?}");
+        }
+        let is_loaded = reference.conditions.is_some_and(|it| it.loaded);
+        assert!(!is_loaded, "{name}: a reference is of an idle machine");
     }
 }
 
@@ -98,7 +135,11 @@ fn come_out_again(paper: Paper) {
 }
 
 fn comes_out_again(figure: &Figure) {
-    let Some(measured) = registry::measure(figure) else {
+    let turn = Turn {
+        stop: &Arc::default(),
+        say: &|_| {},
+    };
+    let Some(measured) = registry::measure(figure, &turn) else {
         return;
     };
     let measured = measured.unwrap();

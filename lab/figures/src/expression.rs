@@ -91,7 +91,7 @@ impl Results {
     /// Nothing was shown of it.
     pub fn measured(&self, result: &str, shown: &BTreeSet<Name>) -> Result<String> {
         let record = self.record(result)?;
-        let mut sessions: BTreeMap<usize, (Vec<&str>, Vec<Value>)> = BTreeMap::new();
+        let mut sessions: BTreeMap<usize, (Vec<&str>, Vec<Shown<'_>>)> = BTreeMap::new();
         for (_, case, contender, quantity) in shown.iter().filter(|name| name.0 == result) {
             let (at, row) = record
                 .find(case, contender)
@@ -100,7 +100,8 @@ impl Results {
             if !cases.contains(&case.as_str()) {
                 cases.push(case);
             }
-            values.extend(row.values.get(quantity));
+            let value = row.values.get(quantity);
+            values.extend(value.map(|value| (quantity.as_str(), *value)));
         }
         ensure!(!sessions.is_empty(), "nothing of {result} is shown here");
         let several = sessions.len() > 1;
@@ -152,8 +153,11 @@ impl Results {
     }
 }
 
+/// A quantity that is shown, and its value.
+type Shown<'a> = (&'a str, Value);
+
 /// `Measured 2026-11-24 … ; medians of 5 runs …`
-fn conditions(session: &Session, values: &[Value]) -> String {
+fn conditions(session: &Session, values: &[Shown<'_>]) -> String {
     let (Some(machine), Some(date)) = (&session.machine, &session.date) else {
         return "Virtual time: the same on every machine.".to_owned();
     };
@@ -173,7 +177,7 @@ fn conditions(session: &Session, values: &[Value]) -> String {
     }
     if values
         .iter()
-        .any(|value| matches!(value, Value::Measured { spread: None, .. }))
+        .any(|(_, value)| matches!(value, Value::Measured { spread: None, .. }))
     {
         text += "; the spread was not kept";
     } else if repeated.is_some() {
@@ -186,26 +190,59 @@ fn conditions(session: &Session, values: &[Value]) -> String {
     text
 }
 
-/// How far the runs are from their medians, at most.
-fn spread(values: &[Value]) -> String {
-    let (mut below, mut above) = (0.0_f64, 0.0_f64);
-    for value in values {
-        match value {
-            Value::Exact(_) | Value::Measured { spread: None, .. } => {}
+/// How far the runs are from their medians, at most: in percent of these, but of percentages in points, as a part of one near
+/// zero says nothing.
+fn spread(values: &[Shown<'_>]) -> String {
+    let (mut parts, mut points) = ((0.0_f64, 0.0_f64), (0.0_f64, 0.0_f64));
+    let (mut has_parts, mut has_points) = (false, false);
+    for (quantity, value) in values {
+        let Value::Measured {
+            median,
+            spread: Some([least, most]),
+        } = value
+        else {
+            continue;
+        };
+        let (furthest, unit) = if quantity.ends_with("_pct") {
+            has_points = true;
+            (&mut points, 1.0)
+        } else if *median == 0.0 {
             // A share of zero says nothing.
-            Value::Measured { median, .. } if *median == 0.0 => {}
-            Value::Measured {
-                median,
-                spread: Some([least, most]),
-            } => {
-                below = below.min((least - median) / median.abs());
-                above = above.max((most - median) / median.abs());
-            }
+            continue;
+        } else {
+            has_parts = true;
+            (&mut parts, median.abs() / 100.0)
+        };
+        furthest.0 = furthest.0.max((median - least) / unit);
+        furthest.1 = furthest.1.max((most - median) / unit);
+    }
+    let parts = has_parts.then(|| format!("−{:.0} to +{:.0} % of them", parts.0, parts.1));
+    let points = has_points.then(|| format!("−{:.0} to +{:.0} points", points.0, points.1));
+    match (parts, points) {
+        (None, None) => String::new(),
+        (Some(one), None) | (None, Some(one)) => format!(", single runs from {one}"),
+        (Some(parts), Some(points)) => {
+            format!(", single runs from {parts}, of percentages {points}")
         }
     }
-    format!(
-        ", single runs from −{:.0} to +{:.0} % of them",
-        below.abs() * 100.0,
-        above * 100.0
-    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_percentages_differ_by_points() {
+        let of = |samples: &[f64]| Value::of(samples);
+        let times = ("time_ns", of(&[90.0, 100.0, 120.0]));
+        let gains = ("gain_pct", of(&[-3.0, 0.1, 6.1]));
+        let none = ("share_pct", of(&[0.0, 0.0, 2.0]));
+        assert_eq!(spread(&[times]), ", single runs from −10 to +20 % of them");
+        assert_eq!(spread(&[gains, none]), ", single runs from −3 to +6 points");
+        assert_eq!(
+            spread(&[times, none]),
+            ", single runs from −10 to +20 % of them, of percentages −0 to +2 points"
+        );
+        assert_eq!(spread(&[("count", Value::Exact(1.0))]), "");
+    }
 }

@@ -56,7 +56,7 @@ pub struct Host {
     profile: Profile,
     disk: Disk,
     users: Users,
-    /// Reads that were timed, by file and first block, with the layout that they met.
+    /// Reads that were timed since something was written, by file and first block, with the layout that they met.
     times: HashMap<(FileId, u32), (Layout, Nanos)>,
     /// The same drive, written from its beginning to its end: made once, as that takes longer than a month of the host.
     written: Arc<Disk>,
@@ -154,6 +154,7 @@ impl Host {
             contiguous: HashMap::new(),
         };
         host.trim()?;
+        host.rest();
         Ok(host)
     }
 
@@ -169,10 +170,18 @@ impl Host {
             Users::Flows(living) => living.go_on(disk, bytes)?,
             Users::Tables(tables) => tables.go_on(parameters, disk, bytes)?,
         };
-        self.disk.idle(HOUR);
+        self.rest();
         Ok(Bytes(
             self.disk.device().stats().host_written_bytes - before,
         ))
+    }
+
+    /// Lets the drive end what it writes. Reads are timed at rest, those right after a move as those of another day: behind
+    /// programs that are still queued they would be slow, whatever the layout is. What was timed before lies elsewhere by
+    /// now, as the drive may have moved it, too.
+    fn rest(&mut self) {
+        self.disk.idle(HOUR);
+        self.times.clear();
     }
 
     /// `fstrim`, as distributions do it every week.
@@ -224,10 +233,11 @@ impl Host {
             Users::Flows(living) => living.migrate(disk, &plans, carrier)?,
             Users::Tables(tables) => tables.migrate(parameters, disk, &plans, carrier)?,
         };
+        self.rest();
         Ok((bytes, elapsed.time))
     }
 
-    /// The time of a read of these blocks as they lie, and its layout.
+    /// The time of a read of these blocks as they lie, the drive at rest, and their pieces.
     ///
     /// # Errors
     ///
@@ -280,14 +290,6 @@ impl Host {
         let time = Nanos(sum / PLACES);
         self.contiguous.insert(blocks, time);
         Ok(time)
-    }
-
-    /// Forgets the times of files that are gone.
-    pub fn tidy(&mut self) {
-        let mut times = std::mem::take(&mut self.times);
-        let files = self.volume().files();
-        times.retain(|(file, _), _| files.has(*file));
-        self.times = times;
     }
 
     /// Bytes that flash cells took so far.

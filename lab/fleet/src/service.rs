@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use indef_core::{
     SkipReason,
     access::AccessRange,
-    calibrate::{Sample, calibrate},
+    calibrate::{Sample, calibrate, most_of_a_request_ns},
     layout::{Geometry, Layout},
     plan::{
         Beliefs, Credibility, Decision, FilePlan, PlanOptions, Policy, nothing_to_gain, serves_days,
@@ -24,7 +24,7 @@ use indef_pipeline::{
     tend::{
         self, Asked, Budgets, Decided, Event, Experience, Foresight, Halt, Ledger, Moment, Outlook,
         PARTS, Place, Portion, PortionEnd, PortionLimit, Round, Status, Tender, Traced, Work,
-        World, decide, noise_of, observed_days, worth_days,
+        World, decide, noise_of, observed_days, terms_of, worth_days,
     },
 };
 use lfs_sim::{FileId, planning};
@@ -151,7 +151,7 @@ impl Work for Duties {
         }])
     }
 
-    fn learn(&mut self, time: Duration, _: Halt<'_>) -> Result<Traced, String> {
+    fn learn(&mut self, time: Duration, _: bool, _: Halt<'_>) -> Result<Traced, String> {
         let mut shared = self.handle.lock();
         let (begin, traced) = (shared.now, time.as_secs_f64() / DAY_S);
         if self.settings.known == Known::Traced {
@@ -170,18 +170,25 @@ impl Work for Duties {
         Ok(Traced::default())
     }
 
+    /// It is looked at once a day anyway, which is the longest pause.
+    fn is_another_load(&self, _: usize) -> bool {
+        false
+    }
+
     fn plan(&mut self, _: usize, _: Halt<'_>) -> Result<Option<Outlook>, String> {
         self.rest.clear();
         let mut shared = self.handle.lock();
         let now = shared.now;
-        let (accesses, days) = match self.settings.known {
+        let told_days = TOLD_DAYS * PARTS as f64;
+        let (accesses, days, foretold_days) = match self.settings.known {
             Known::Traced => {
                 let volume = shared.year.host.volume();
-                let days = observed_days(self.heat.traces(now), HALF_LIFE);
-                (self.heat.accesses(now, volume), days * PARTS as f64)
+                let days = observed_days(self.heat.traces(now), HALF_LIFE) * PARTS as f64;
+                let counted = worth_days(self.heat.traces(now), HALF_LIFE) * PARTS as f64;
+                (self.heat.accesses(now, volume), days, counted)
             }
             Known::Everything => match timed(&mut shared.year) {
-                Ok(windows) => (told(&windows, TOLD_DAYS), TOLD_DAYS * PARTS as f64),
+                Ok(windows) => (told(&windows, TOLD_DAYS), told_days, told_days),
                 Err(error) => {
                     let text = error.to_string();
                     shared.fail(error);
@@ -205,6 +212,7 @@ impl Work for Duties {
         let sizes = shared.year.host.files().into_iter();
         let of_files: Bytes = sizes.map(|file| volume.files().bytes(file)).sum();
         let planned = planned(&files, unread as u64, of_files);
+        let terms = terms_of(&planned, &terms);
         let noise = noise_of(self.heat.traces(now), HALF_LIFE) * PARTS as f64;
         let key = |plan: &FilePlan| files[plan.inode as usize].0.0;
         let (credibility, decided) = match (self.settings.is_trusting, self.settings.known) {
@@ -243,7 +251,7 @@ impl Work for Duties {
             options,
             terms,
             by,
-            observed_days: days,
+            observed_days: foretold_days,
             credibility,
         });
         let of = |plan: FilePlan| (files[plan.inode as usize].0, plan);
@@ -356,7 +364,9 @@ fn planned(files: &[(FileId, Layout, Vec<AccessRange>)], unread: u64, of_files: 
         let sample = move |range| Sample::of(layout, range, &Geometry::Unknown, most);
         ranges.iter().filter_map(sample)
     });
-    let calibration = calibrate(samples.collect());
+    let samples: Vec<Sample> = samples.collect();
+    let request_ns = most_of_a_request_ns(&samples);
+    let calibration = calibrate(samples);
     let nothing_to_gain = nothing_to_gain(&calibration);
     options.weigh_by(&calibration);
     let plans = files
@@ -366,6 +376,7 @@ fn planned(files: &[(FileId, Layout, Vec<AccessRange>)], unread: u64, of_files: 
         files: planning::plan(&options, plans),
         options,
         calibration: Some(calibration),
+        request_ns,
         nothing_to_gain,
         ..Planned::default()
     };

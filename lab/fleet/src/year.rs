@@ -110,7 +110,6 @@ impl Year {
             self.outcome.used += self.host.live(bytes)?;
             if self.day.is_multiple_of(WEEK) {
                 self.host.trim()?;
-                self.host.tidy();
             }
             self.draw = Draw::of(windows(&self.host, &self.settings));
             self.book.pass_day(&self.host, self.draw.windows());

@@ -66,8 +66,8 @@ fn policies_do_what_they_say() {
         for when in When::ALL {
             let year = year(when);
             assert!(year.read_ns > 0.0 && year.used > Bytes::ZERO, "{host:?}");
-            // The same use, whoever moves files: logs clean more or less.
-            assert!((year.reads / never.reads - 1.0).abs() < 0.01, "{host:?}");
+            // The same use, whoever moves files: logs clean more or less, and flows take other turns.
+            assert!((year.reads / never.reads - 1.0).abs() < 0.02, "{host:?}");
             assert!(year.programmed >= year.used, "{when:?} {host:?}");
             let most = day * u64::from(settings.days);
             let is_bounded = matches!(when, When::Watch | When::NightlySequential);
@@ -80,6 +80,19 @@ fn policies_do_what_they_say() {
         }
     }
     assert!(gained > 0);
+}
+
+/// Looking costs a simulated host nothing: where nothing is moved, its reads are as fast as if nobody had timed any.
+#[test]
+fn a_host_of_which_nothing_moves_is_as_one_that_is_left_alone() {
+    let mut settings = short();
+    settings.terms.within_days = 0.0;
+    for host in &lived(&settings, &[When::Never, When::Watch], 2) {
+        let [never, watch] = [When::Never, When::Watch].map(|when| &host.years[&when]);
+        assert_eq!(watch.moved, Bytes::ZERO);
+        assert_eq!(watch.read_ns, never.read_ns, "{:?}", host.kind);
+        assert_eq!(watch.programmed, never.programmed, "{:?}", host.kind);
+    }
 }
 
 /// With a payback within no time nothing moves; who knows all reads moves what pays, and no more than within a year. (Who

@@ -182,6 +182,8 @@ pub(crate) struct RunArgs {
     pub(crate) json: bool,
 }
 
+const TOO_OLD: &str = "mkfs.xfs does not know the exchange feature; fetch one with scripts/xfsprogs, and name its folder with --tools";
+
 impl RunArgs {
     pub(crate) fn volumes(&self) -> Result<Vec<&'static Volume>> {
         if self.volume.is_empty() {
@@ -190,7 +192,12 @@ impl RunArgs {
             for volume in unknown {
                 eprintln!("{}: left out, this kernel does not have it", volume.name);
             }
-            return Ok(known);
+            let (made, not_made): (Vec<&Volume>, Vec<&Volume>) =
+                { known.into_iter() }.partition(|volume| self.can_make(volume));
+            for volume in not_made {
+                eprintln!("{}: left out, {TOO_OLD}", volume.name);
+            }
+            return Ok(made);
         }
         let named = |name: &String| {
             let found = Volume::named(name);
@@ -200,9 +207,16 @@ impl RunArgs {
                 volume.is_known_to_kernel(),
                 "{name}: this kernel does not have the file system, the disk or our patches; --kernel runs it in a guest"
             );
+            ensure!(self.can_make(volume), "{name}: {TOO_OLD}");
             Ok(volume)
         };
         self.volume.iter().map(named).collect()
+    }
+
+    /// Whether the tools can make the volume.
+    fn can_make(&self, volume: &Volume) -> bool {
+        let mkfs = || self.tools().unwrap_or_default().join("mkfs.xfs");
+        !volume.needs_new_tools() || scratch_fs::knows_exchange(&mkfs())
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
@@ -290,5 +304,30 @@ impl RunArgs {
             window_ms: self.window,
             signal: Arc::clone(signal),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    #[test]
+    fn volumes_that_the_tools_cannot_make_are_known() {
+        let tools = tempfile::tempdir().unwrap();
+        // It prints no usage.
+        std::os::unix::fs::symlink("/bin/true", tools.path().join("mkfs.xfs")).unwrap();
+        let folder = tools.path().to_str().unwrap();
+        let line = Line::try_parse_from(["run", "--tools", folder]).unwrap();
+        let can_make = |name| line.run.can_make(Volume::named(name).unwrap());
+        assert!(!can_make("xfs-commit"));
+        assert!(can_make("xfs-dedupe") && can_make("ext4"));
     }
 }

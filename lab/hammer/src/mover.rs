@@ -146,8 +146,8 @@ impl<'a> Movers<'a> {
         if compacts {
             let want = rng.weighted(&[(2, ""), (2, "4MiB"), (2, "12MiB"), (2, "32MiB")]);
             command.args(["--exclude", HOG]);
-            // Then actors' files are what lies in the way.
-            if rng.percent(50) {
+            // Then actors' files are what lies in the way: most are shared or change, and hardly anything moves.
+            if rng.percent(15) {
                 command.args(["--exclude", FRAY]);
             }
             for (option, value) in [("--want", want), ("--budget", budget)] {
@@ -170,6 +170,9 @@ impl<'a> Movers<'a> {
             };
             if self.shared.volume.unshares {
                 command.arg("--allow-unshare");
+            }
+            if volume.names {
+                command.arg("--shared-among-paths");
             }
             if !budget.is_empty() {
                 command.args(["--budget", budget]);

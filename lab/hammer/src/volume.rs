@@ -44,6 +44,8 @@ pub struct Volume {
     pub(crate) clones: bool,
     /// The mover is told to give sharing up.
     pub(crate) unshares: bool,
+    /// The mover is told that all files that share are among those that it is given.
+    pub(crate) names: bool,
     /// The mover gives back what files hold and do not reach, and does not look at fragments.
     pub(crate) reclaims: bool,
     /// The mover makes free space whole (`indef compact`), of which there is little, in many pieces.
@@ -75,6 +77,7 @@ const EXT4: Volume = Volume {
     devices: 1,
     clones: false,
     unshares: false,
+    names: false,
     reclaims: false,
     compacts: false,
     wants_closed_files: false,
@@ -183,9 +186,18 @@ pub const VOLUMES: &[Volume] = &[
         engine: Some("xfs-share-range"),
         ..XFS_DEDUPE
     },
+    Volume {
+        name: "xfs-share-named",
+        mkfs: &["-m", "reflink=1,rmapbt=0"],
+        engine: Some("xfs-share-range"),
+        names: true,
+        ..XFS_DEDUPE
+    },
     XFS_COMMIT,
     Volume {
         name: "xfs-compact-commit",
+        // New mkfs.xfs adds rmapbt, whose blocks lie amid the data and do not move: few runs of the wanted length can be had.
+        mkfs: &["-i", "exchange=1", "-m", "reflink=1,rmapbt=0"],
         compacts: true,
         ..XFS_COMMIT
     },
@@ -273,6 +285,12 @@ impl Volume {
         let known =
             listed() || (run(Command::new("modprobe").args(["-q", name])).is_ok() && listed());
         known && (self.patched).is_none_or(|(_, function)| has_function(function))
+    }
+
+    /// Whether Debian 12's tools cannot make it.
+    #[must_use]
+    pub fn needs_new_tools(&self) -> bool {
+        self.new_tools
     }
 
     /// The project's patches that it needs.

@@ -54,6 +54,7 @@ pub fn plan<'a>(
                 fs: Arc::clone(&fs),
                 engine: None,
                 extents_before: layout.fragments(),
+                named: None,
                 skip: None,
                 chunks: plan_file(options, &facts),
             }

@@ -5,7 +5,7 @@
 //! leaves a shadow entry (mm/workingset.c), which cachestat(2) counts; a page that was dropped with
 //! its blocks leaves none.
 
-use std::{fs::File, io};
+use std::{fs::File, io, thread::sleep, time::Duration};
 
 use linux_abi::cache::{cachestat, resident_pages};
 use rustix::{
@@ -51,14 +51,33 @@ pub fn cached_pages_after(
     }
 }
 
-/// Compare the cached pages of the file with those of before.
+/// Compare the cached pages of the file with those of before, once the pages that are read back are there: whoever asks for
+/// them does not wait, and a busy disk takes its time. Waits as long as it goes on.
 ///
 /// Before Linux 6.5 a reclaimed page counts as dropped.
 ///
 /// # Errors
 ///
 /// Those of `fstat` and of [`resident_pages`].
-pub fn cache_change(file: &File, before: &[bool]) -> io::Result<CacheChange> {
+pub fn settled_cache_change(file: &File, before: &[bool]) -> io::Result<CacheChange> {
+    const STEP: Duration = Duration::from_millis(10);
+    /// Steps in which nothing comes any more.
+    const STILL: usize = 200;
+    let mut change = cache_change(file, before)?;
+    let mut still = 0;
+    while !change.dropped.is_empty() && still < STILL {
+        sleep(STEP);
+        let now = cache_change(file, before)?;
+        still = match now.dropped.len() < change.dropped.len() {
+            true => 0,
+            false => still + 1,
+        };
+        change = now;
+    }
+    Ok(change)
+}
+
+fn cache_change(file: &File, before: &[bool]) -> io::Result<CacheChange> {
     let now = cached_pages(file)?;
     let mut change = CacheChange::default();
     for (page, cached) in now.iter().enumerate() {
@@ -84,6 +103,10 @@ mod tests {
 
     #[test]
     fn drops_and_reads_are_told() {
+        crate::undisturbed(tell_drops_and_reads);
+    }
+
+    fn tell_drops_and_reads() {
         let path = std::env::temp_dir().join(format!("cache-change-{}", std::process::id()));
         let file = OpenOptions::new()
             .create_new(true)

@@ -13,6 +13,7 @@
 
 mod cache;
 mod content;
+mod disturbed;
 mod ext4;
 mod fragment;
 mod nameless;
@@ -20,12 +21,13 @@ mod shape;
 mod skip;
 mod xfsprogs;
 
-pub use cache::{CacheChange, cache_change, cached_pages, cached_pages_after};
+pub use cache::{CacheChange, cached_pages, cached_pages_after, settled_cache_change};
 pub use content::{content, verify};
+pub use disturbed::{uncut, undisturbed};
 pub use fragment::{FragmentOptions, fragment};
 pub use loop_fs::{
     AlignedBuffer, DeviceBytes, ScratchError, ScratchFs, ScratchFsBuilder, fsck_f2fs_found,
 };
-pub use shape::{Segment, Shape, fragments, reflink};
+pub use shape::{Segment, Shape, fragments, most_left_by_btrfs, reflink};
 pub use skip::{require, require_program, skip};
-pub use xfsprogs::{require_xfsprogs, xfsprogs};
+pub use xfsprogs::{knows_exchange, require_xfsprogs, xfsprogs};

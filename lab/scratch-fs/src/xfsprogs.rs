@@ -1,6 +1,9 @@
 //! Tools for XFS that are newer than Debian 12's, for file systems with the `exchange` feature.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::skip;
 
@@ -25,9 +28,17 @@ pub fn require_xfsprogs() -> Option<PathBuf> {
 /// The system's folder with `mkfs.xfs`, if that one is new enough.
 fn system() -> Option<PathBuf> {
     let folder = PathBuf::from("/usr/sbin");
+    knows_exchange(&folder.join("mkfs.xfs")).then_some(folder)
+}
+
+/// Whether this `mkfs.xfs` can make a file system with the `exchange` feature. One without a folder is looked for where
+/// the system's programs are.
+#[must_use]
+pub fn knows_exchange(mkfs: &Path) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
     // Without a device it prints its usage.
-    let usage = Command::new(folder.join("mkfs.xfs")).output().ok()?;
-    String::from_utf8_lossy(&usage.stderr)
-        .contains("exchange=")
-        .then_some(folder)
+    let usage = Command::new(mkfs)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .output();
+    usage.is_ok_and(|usage| String::from_utf8_lossy(&usage.stderr).contains("exchange="))
 }

@@ -1,15 +1,18 @@
 //! The source tree that this program was built from, and the programs that cargo builds from it.
 //!
 //! For whatever measures or tries the project's own programs: benchmarks, trials, chores. It knows
-//! nothing of the programs themselves. A program that was carried to another machine has no tree:
+//! nothing of the programs themselves. A process builds each of them once: all that it runs are the same,
+//! whatever is edited meanwhile. A program that was carried to another machine has no tree:
 //! see [`is_there`].
 
 #![forbid(unsafe_code)]
 
 use std::{
+    collections::BTreeSet,
     env, io,
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
+    sync::{Mutex, PoisonError},
 };
 
 /// A program of the tree could not be built.
@@ -119,18 +122,26 @@ pub fn binary_for_test(package: &str) -> Result<PathBuf, BuildError> {
 }
 
 fn build(package: &str, arguments: &[&str]) -> Result<(), BuildError> {
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    // Held meanwhile: cargo builds one thing at a time, too.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = format!("{package} {}", arguments.join(" "));
+    if built.contains(&name) {
+        return Ok(());
+    }
     let status = cargo()
         .args(["build", "--locked", "--quiet", "--package", package])
         .args(arguments)
         .status()
         .map_err(|source| BuildError::Start { source })?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(BuildError::Build {
+    if !status.success() {
+        return Err(BuildError::Build {
             package: package.to_owned(),
             status,
-        }),
+        });
     }
+    built.insert(name);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -15,11 +15,15 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, Instant},
 };
 
 use indef_core::{SkipReason, layout::ExtentFlags, plan::Policy};
 use indef_fs::{EngineKind, Refusal, Target, count_ranges};
-use linux_abi::btrfs::{Compression, compressions};
+use linux_abi::{
+    btrfs::{Compression, committed, compressions},
+    handle::{self, FileHandle},
+};
 use scratch_fs::{FragmentOptions, Segment, Shape, fragment};
 use units::{Bytes, FileRange};
 use workloads::Numbers;
@@ -162,7 +166,8 @@ fn loop_plain_data_is_not_compressed_by_us() {
     let now = state.check();
     assert!(algorithms(&path).is_empty());
     if result.is_ok() {
-        assert!(now.fragments <= 2, "{}", now.fragments);
+        let most = harness::most_left(KIND, Bytes::mib(4), 2);
+        assert!(now.fragments <= most, "{}", now.fragments);
     }
     // Some of it is compressed afterwards: each part keeps its kind.
     let file = File::options().write(true).open(&mixed).unwrap();
@@ -196,7 +201,8 @@ fn loop_files_without_copy_on_write_move_and_stay_so() {
     assert_eq!(state.fragments, 1024);
     bench.must_relocate(&path, Policy::Whole);
     let now = state.check();
-    assert!(now.fragments <= 2, "{}", now.fragments);
+    let most = harness::most_left(KIND, Bytes::mib(4), 2);
+    assert!(now.fragments <= most, "{}", now.fragments);
     let target = Target::open(&path).unwrap();
     assert!(
         rustix::fs::ioctl_getflags(&target.file)
@@ -326,6 +332,30 @@ fn loop_fewer_bytes_than_btrfs_filesystem_defragment() {
         ours.get() as f64 <= 0.6 * theirs.get() as f64,
         "{ours} instead of {theirs}"
     );
+}
+
+/// Whoever syncs after a move of many extents does not wait for all that they cost the trees.
+#[test]
+fn loop_commits_begin_while_many_extents_move() {
+    // By itself the kernel commits every 300 seconds then.
+    let Some(bench) = bench("commit=300") else {
+        return;
+    };
+    let path = bench.path("file");
+    fragmented(&path, Bytes::mib(64));
+    bench.fs.sync().unwrap();
+    let file = File::open(&path).unwrap();
+    let Ok(FileHandle::Btrfs { subvolume, .. }) = handle::of(&file) else {
+        panic!("no handle of Btrfs");
+    };
+    let transaction = || committed(&file, subvolume).unwrap().unwrap();
+    let before = transaction();
+    bench.must_relocate(&path, Policy::Whole);
+    let begun = Instant::now();
+    while transaction() == before {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no commit");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Without contiguous free space nothing gets worse.

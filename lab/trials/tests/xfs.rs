@@ -14,6 +14,8 @@ mod layout;
 mod refusals;
 #[path = "xfs/share.rs"]
 mod share;
+#[path = "xfs/share_named.rs"]
+mod share_named;
 #[path = "xfs/shared_gap.rs"]
 mod shared_gap;
 #[path = "xfs/unshared.rs"]

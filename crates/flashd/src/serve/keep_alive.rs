@@ -41,16 +41,22 @@ impl KeepAlive {
 
     /// Restart the timer.
     pub(super) fn note_traffic(&self) {
-        self.traffic_ms.fetch_max(self.age_ms(), Ordering::AcqRel);
+        self.note_traffic_at(self.age_ms());
+    }
+
+    fn note_traffic_at(&self, age_ms: u64) {
+        self.traffic_ms.fetch_max(age_ms, Ordering::AcqRel);
     }
 
     /// The time without traffic, once it is longer than the timeout and a margin of half of it.
     pub(super) fn expired(&self) -> Option<Duration> {
+        self.expired_at(self.age_ms())
+    }
+
+    fn expired_at(&self, age_ms: u64) -> Option<Duration> {
         let timeout = self.timeout_ms();
         let margin = (timeout / 2).clamp(MARGIN_MS.0, MARGIN_MS.1);
-        let silent = self
-            .age_ms()
-            .saturating_sub(self.traffic_ms.load(Ordering::Acquire));
+        let silent = age_ms.saturating_sub(self.traffic_ms.load(Ordering::Acquire));
         (timeout > 0 && silent > u64::from(timeout) + u64::from(margin))
             .then(|| Duration::from_millis(silent))
     }
@@ -67,14 +73,19 @@ mod tests {
     #[test]
     fn traffic_restarts_the_timer_and_a_margin_is_given() {
         let timer = KeepAlive::new(40);
-        std::thread::sleep(Duration::from_millis(120));
-        assert_eq!(timer.expired(), None, "within the margin");
-        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(timer.expired_at(290), None, "within the margin");
+        assert_eq!(timer.expired_at(291), Some(Duration::from_millis(291)));
+        timer.note_traffic_at(300);
+        assert_eq!(timer.expired_at(590), None);
+        assert_eq!(timer.expired_at(600), Some(Duration::from_millis(300)));
+        // Time goes on, and traffic ends that.
+        while timer.age_ms() <= 600 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
         assert!(timer.expired().is_some());
         timer.note_traffic();
-        assert_eq!(timer.expired(), None);
+        assert_eq!(timer.expired_at(601), None);
         timer.set_timeout_ms(0);
-        std::thread::sleep(Duration::from_millis(300));
-        assert_eq!(timer.expired(), None, "the host does not want it");
+        assert_eq!(timer.expired_at(1 << 40), None, "the host does not want it");
     }
 }

@@ -6,7 +6,11 @@ use std::{
     io::{self, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use crate::harness::{Daemon, Fs, Loop, can_make, can_mount, fsck, mkfs};
@@ -31,6 +35,14 @@ struct Block {
     since: Vec<u64>,
     /// Written before a flush that had not returned: either.
     flushing: Vec<u64>,
+}
+
+/// Wait until something was done so often, or cannot be any more.
+fn wait_for(done: &AtomicU32, times: u32) {
+    let patience = Instant::now() + Duration::from_secs(120);
+    while done.load(Ordering::Relaxed) < times && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 #[test]
@@ -66,10 +78,13 @@ fn loop_what_was_flushed_is_there_after_a_kill() {
         if round > 0 {
             check(&disk, &mut blocks);
         }
+        let flushed = Arc::new(AtomicU32::new(0));
         let killer = {
-            let pid = daemon.pid();
-            let after = Duration::from_millis(150 + next() % 200);
+            let (pid, flushed) = (daemon.pid(), Arc::clone(&flushed));
+            let after = Duration::from_millis(next() % 200);
             std::thread::spawn(move || {
+                // However slow this machine is.
+                wait_for(&flushed, 4);
                 std::thread::sleep(after);
                 let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -95,6 +110,7 @@ fn loop_what_was_flushed_is_there_after_a_kill() {
                     break;
                 }
                 flushes += 1;
+                flushed.fetch_add(1, Ordering::Relaxed);
                 for of in blocks.iter_mut() {
                     of.durable = of.flushing.last().copied().unwrap_or(of.durable);
                     of.flushing.clear();
@@ -170,15 +186,17 @@ fn file_content(number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Write files and fsync them until that fails. Return how many were acknowledged.
-fn write_files(root: &Path, prefix: &str) -> u32 {
+/// Write files and fsync them until that fails, and count those that were acknowledged.
+fn write_files(root: &Path, prefix: &str, acknowledged: &AtomicU32) {
     let one = |number: u32| -> io::Result<()> {
         let mut file = File::create(root.join(format!("{prefix}-{number}")))?;
         file.write_all(&file_content(number))?;
         file.sync_all()?;
         File::open(root)?.sync_all()
     };
-    (0..).find(|number| one(*number).is_err()).unwrap()
+    while one(acknowledged.load(Ordering::Relaxed)).is_ok() {
+        acknowledged.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn survives_kills(kind: &'static str) {
@@ -207,13 +225,17 @@ fn survives_kills(kind: &'static str) {
         }
         let root = mounted.root.clone();
         let prefix = format!("round{round}");
+        let written = Arc::new(AtomicU32::new(0));
         let writer = {
-            let prefix = prefix.clone();
-            std::thread::spawn(move || write_files(&root, &prefix))
+            let (prefix, written) = (prefix.clone(), Arc::clone(&written));
+            std::thread::spawn(move || write_files(&root, &prefix, &written))
         };
-        std::thread::sleep(Duration::from_millis(700));
+        // However slow this machine is.
+        wait_for(&written, 8);
+        std::thread::sleep(Duration::from_millis(100));
         daemon.kill();
-        let count = writer.join().unwrap();
+        writer.join().unwrap();
+        let count = written.load(Ordering::Relaxed);
         assert!(count > 3, "only {count} files before the kill");
         acknowledged.push((prefix, count));
         drop(mounted);

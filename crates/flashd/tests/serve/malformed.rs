@@ -544,35 +544,6 @@ fn connections_that_drop_in_the_middle_of_io_leave_nothing_behind() {
 }
 
 #[test]
-fn a_host_that_is_silent_is_let_go() {
-    let fixture = Fixture::new();
-    let mut options = fixture.options(Digests::default());
-    options.admin.keep_alive_ms = 600;
-    let mut host = Host::connect(fixture.target.address(), options).unwrap();
-    let mut queue = host.queue(1, 8).unwrap();
-    // Traffic on any queue counts, and so do Keep Alive commands.
-    for round in 0..5 {
-        std::thread::sleep(Duration::from_millis(300));
-        if round % 2 == 0 {
-            queue.run(command::flush(1), Vec::new(), 0).unwrap();
-        } else {
-            host.run("Keep Alive", command::keep_alive(), Vec::new(), 0)
-                .unwrap();
-        }
-    }
-    std::thread::sleep(Duration::from_millis(1500));
-    let lost = host.run("Keep Alive", command::keep_alive(), Vec::new(), 0);
-    assert!(lost.unwrap_err().is_disconnect());
-    assert!(
-        queue
-            .run(command::flush(1), Vec::new(), 0)
-            .unwrap_err()
-            .is_disconnect()
-    );
-    fixture.wait_until_idle();
-}
-
-#[test]
 fn a_host_may_terminate() {
     let fixture = Fixture::new();
     let mut wire = opened(&fixture, Digests::default());

@@ -74,7 +74,8 @@ fn keep_alive(host: &mut Host) -> Result<(), Error> {
 fn a_host_in_the_middle_of_a_slow_write_is_kept() {
     let fixture = Fixture::new();
     let mut options = fixture.options(Digests::default());
-    options.admin.keep_alive_ms = 500;
+    // A host has half as long again.
+    options.admin.keep_alive_ms = 2000;
     let mut host = Host::connect(fixture.target.address(), options).unwrap();
     let mut queue = host.queue(1, 8).unwrap();
     let r2t = asked(&mut queue, 7, MIB);
@@ -92,15 +93,42 @@ fn a_host_in_the_middle_of_a_slow_write_is_kept() {
         bytes.extend(wire.pdu(PduType::H2cData, header.as_bytes(), last, part));
     }
     for part in bytes.chunks(bytes.len().div_ceil(16)) {
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(250));
         queue.wire().put(part);
         queue.flush().unwrap();
     }
     assert_eq!(status(queue.wire().receive()), Status::Success);
     keep_alive(&mut host).unwrap();
     // The bytes are not counted for ever.
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(4500));
     assert!(keep_alive(&mut host).unwrap_err().is_disconnect());
+    fixture.wait_until_idle();
+}
+
+#[test]
+fn a_host_that_is_silent_is_let_go() {
+    let fixture = Fixture::new();
+    let mut options = fixture.options(Digests::default());
+    options.admin.keep_alive_ms = 2000;
+    let mut host = Host::connect(fixture.target.address(), options).unwrap();
+    let mut queue = host.queue(1, 8).unwrap();
+    // Traffic on any queue counts, and so do Keep Alive commands.
+    for round in 0..5 {
+        std::thread::sleep(Duration::from_millis(800));
+        if round % 2 == 0 {
+            queue.run(command::flush(1), Vec::new(), 0).unwrap();
+        } else {
+            keep_alive(&mut host).unwrap();
+        }
+    }
+    std::thread::sleep(Duration::from_millis(4500));
+    assert!(keep_alive(&mut host).unwrap_err().is_disconnect());
+    assert!(
+        queue
+            .run(command::flush(1), Vec::new(), 0)
+            .unwrap_err()
+            .is_disconnect()
+    );
     fixture.wait_until_idle();
 }
 
@@ -117,7 +145,7 @@ fn an_answer_counts_as_a_sign_of_life() {
     };
     let fixture = Fixture::of(Device::open(&options).unwrap());
     let mut options = fixture.options(Digests::default());
-    options.admin.keep_alive_ms = 1200;
+    options.admin.keep_alive_ms = 2400;
     let mut host = Host::connect(fixture.target.address(), options).unwrap();
     let mut queue = host.queue(1, 8).unwrap();
     queue
@@ -133,8 +161,8 @@ fn an_answer_counts_as_a_sign_of_life() {
         .unwrap();
     let took = began.elapsed();
     assert!(took > Duration::from_millis(1300), "{took:?}");
-    // Without the answer it would have been silent for too long.
-    std::thread::sleep(Duration::from_millis(1200));
+    // Without the answer it would have been silent for too long: for more than 3.6 s.
+    std::thread::sleep(Duration::from_millis(2400));
     keep_alive(&mut host).unwrap();
 }
 

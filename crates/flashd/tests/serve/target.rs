@@ -126,7 +126,7 @@ impl Fixture {
 
     /// Waits until no connection is left. None of them may have ended by a panic.
     pub(crate) fn wait_until_idle(&self) {
-        for _ in 0..500 {
+        for _ in 0..6000 {
             if self.target.connections() == 0 {
                 assert_eq!(self.target.controllers(), 0);
                 assert_eq!(PANICS.load(Ordering::Acquire), 0, "threads have panicked");

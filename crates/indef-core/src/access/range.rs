@@ -38,6 +38,12 @@ impl Observed {
         let ahead = self.ahead.filter(|_| self.timed > 0)?;
         Some(ahead as f64 / self.timed as f64)
     }
+
+    /// The mean time of a timed read in nanoseconds, if there is one.
+    #[must_use]
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.timed > 0).then(|| self.time.0 as f64 / self.timed as f64)
+    }
 }
 
 impl AddAssign for Observed {

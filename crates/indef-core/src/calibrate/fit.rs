@@ -61,6 +61,13 @@ impl Fit {
         deviation(&self.covariances, factors)
     }
 
+    /// The standard deviation of these observations around the fit, of one of weight 1; robust, and 0 without any.
+    pub(super) fn spread_of(&self, rows: &[&Observation]) -> f64 {
+        let error = |row: &&Observation| (row.y - self.sum_of(&row.x)).abs() * row.weight.sqrt();
+        let mut errors: Vec<f64> = rows.iter().map(error).collect();
+        MEDIAN_TO_DEVIATION * median(&mut errors)
+    }
+
     /// The most that a sum of the coefficients may be, `errors` standard errors above the fit.
     pub(super) fn most_of(&self, factors: &[f64; COLUMNS], errors: f64) -> f64 {
         self.sum_of(factors).max(0.0) + errors * deviation(&self.free_covariances, factors)

@@ -26,8 +26,14 @@
 //!   scale taken from the median.
 //! - **A timed range** ([`Weights::correction`]). A range that was timed itself may be worse or better
 //!   than its degrees predict. The difference between its mean and the model counts by `n / (n + k)` as
-//!   well (the best linear estimate under this model), up to three standard deviations; if reads
-//!   scatter and ranges do not, hardly at all. Ranges that were never timed follow the model.
+//!   well (the best linear estimate under this model), where it is slower up to three standard deviations, as times may be
+//!   wild (no read is faster than it can be); if reads scatter and ranges do not, hardly at all. Ranges that were never
+//!   timed follow the model.
+//!   Those that are slower than the model are chosen first, so for them it matters why they are. Ranges without
+//!   fragments scatter, too, for reasons that a move does not take away, or not because of fragments. So of a
+//!   fragmented range's own slowness that part counts by which the variance of fragmented ranges exceeds that of contiguous
+//!   ones ([`Weights::other_reasons`]): the best linear estimate of one of two causes, by their variances. Where a range
+//!   is faster than the model, its fragments cost it less, whatever the reason is: that counts as a whole.
 //!
 //! Samples that are too few, all alike, or do not show that fragments cost time give
 //! [`CannotCalibrate`]; a plan then uses the paper's weights, and says so. The order of samples does
@@ -40,6 +46,7 @@ mod fit;
 mod knee;
 mod predict;
 mod queue;
+mod request;
 mod sample;
 mod service;
 mod unpredicted;
@@ -50,9 +57,10 @@ use units::Bytes;
 use crate::{access::Observed, layout::Fragmentation, priority::finite};
 use fit::{AHEAD, COLUMNS, DOLF, DOPF, Fit, Observation, SPLIT};
 pub use predict::{Prediction, Reads};
+pub use request::most_of_a_request_ns;
 use sample::columns;
 pub use sample::{FEWEST_RANGES, Sample};
-pub use service::{MOST_READERS, MeanTime, Ratio, Service, ServicePass};
+pub use service::{Asked, MOST_READERS, Ratio, Service, ServicePass, ServiceTurn, TURNS};
 pub use unpredicted::{CannotPredict, FEWEST_CONTIGUOUS};
 
 /// `k`, if it does not follow from the samples.
@@ -105,11 +113,19 @@ pub struct Weights {
     pub spread_ns: f64,
     /// The number of timed reads at which a range's own times count as much as the model.
     pub prior_reads: f64,
+    /// Of the variance of fragmented ranges around the model, the part that contiguous ones have as well; 0 to 1.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub other_reasons: f64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 const fn is_none(fragments: &u64) -> bool {
     *fragments == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(part: &f64) -> bool {
+    *part == 0.0
 }
 
 impl Weights {
@@ -127,7 +143,9 @@ impl Weights {
             self.spread_ns,
             self.prior_reads,
         ];
-        other.iter().all(|weight| (0.0..=1e18).contains(weight)) && self.split_ns.abs() <= 1e18
+        other.iter().all(|weight| (0.0..=1e18).contains(weight))
+            && self.split_ns.abs() <= 1e18
+            && (0.0..=1.0).contains(&self.other_reasons)
     }
 
     /// The cost of a read of the range to all reads, beyond what has nothing to do with its layout, in
@@ -178,7 +196,7 @@ impl Weights {
     }
 
     /// The time by which one read of this range takes longer (or, if negative, shorter) than the model
-    /// predicts, as far as its own times count, in nanoseconds.
+    /// predicts, as far as its own times count and that is due to its fragments, in nanoseconds.
     #[must_use]
     pub fn correction(
         &self,
@@ -186,15 +204,19 @@ impl Weights {
         fragmentation: &Fragmentation,
         observed: &Observed,
     ) -> f64 {
-        if observed.timed == 0 {
+        let Some(mean) = observed.mean_ns() else {
             return 0.0;
-        }
+        };
         let timed = observed.timed as f64;
         let belief = timed / (timed + self.prior_reads);
-        let mean = observed.time.0 as f64 / timed;
         let limit = finite(LIMIT * self.spread_ns / belief.sqrt());
         let ahead = observed.mean_ahead().unwrap_or(self.mean_ahead);
-        belief * (mean - self.read_behind_ns(len, fragmentation, ahead)).clamp(-limit, limit)
+        let own = mean - self.read_behind_ns(len, fragmentation, ahead);
+        let own = belief * own.min(limit);
+        match own > 0.0 {
+            true => own * (1.0 - self.other_reasons),
+            false => own,
+        }
     }
 }
 
@@ -352,6 +374,7 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
         ahead_per_request: per_request,
         spread_ns: finite(fit.scale),
         prior_reads,
+        other_reasons: other_reasons(&samples, &rows, &fit),
     };
     Ok(Calibration {
         weights,
@@ -369,6 +392,25 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
         },
         cost_error,
     })
+}
+
+/// The part of the variance of fragmented ranges around the model that contiguous ones show as well. Of few of these it is not
+/// known, and they are believed to scatter as fragmented ones do, with the weight of [`FEWEST_RANGES`].
+fn other_reasons(samples: &[Sample], rows: &[Observation], fit: &Fit) -> f64 {
+    let of = |fragmented: bool| {
+        let is_of = |sample: &Sample| (sample.fragmentation.dolf > 1) == fragmented;
+        let rows = samples.iter().zip(rows).filter(|(sample, _)| is_of(sample));
+        let rows: Vec<&Observation> = rows.map(|(_, row)| row).collect();
+        (rows.len() as f64, fit.spread_of(&rows).powi(2))
+    };
+    let ((_, fragmented), (count, contiguous)) = (of(true), of(false));
+    let prior = FEWEST_RANGES as f64;
+    let contiguous = (count * contiguous + prior * fragmented) / (count + prior);
+    match fragmented > 0.0 {
+        true => finite(contiguous / fragmented).min(1.0),
+        // They do not scatter: what is slow is so by chance.
+        false => 1.0,
+    }
 }
 
 /// The weighted mean of the times, in nanoseconds.

@@ -70,6 +70,26 @@ impl Reads {
         let error = finite(self.unseen_variance.sqrt() / reads);
         (1.0 - part(self.unseen, reads), error)
     }
+
+    /// What a plan does that saves this much, with its standard error, if the trace saw all of them.
+    fn without(&self, (saved_ns, error_ns): (f64, f64)) -> Result<Prediction, CannotPredict> {
+        let (seen, seen_error) = self.seen();
+        let error_ns = (error_ns * seen).hypot(saved_ns * seen_error);
+        let predicted = Prediction {
+            reads: self.reads,
+            now_ns: self.now_ns,
+            saved_ns: finite(saved_ns * seen).min(self.now_ns),
+            error_ns: finite(WIDE * error_ns),
+            unseen: 1.0 - seen,
+        };
+        match predicted.error_ns > MOST * self.now_ns {
+            true => Err(CannotPredict::Unclear {
+                saved: predicted.saved_pct(),
+                error: predicted.error_pct(),
+            }),
+            false => Ok(predicted),
+        }
+    }
 }
 
 /// The time that is saved by reads which take this part of theirs, and its standard error.
@@ -110,7 +130,6 @@ impl Calibration {
         saved_ns: f64,
         service: Option<&Service>,
     ) -> Result<Prediction, CannotPredict> {
-        let (seen, seen_error) = of.seen();
         let share = part(saved_ns, of.excess_ns);
         let (saved_ns, error_ns) = match (service, self.queue) {
             (Some(service), _) => {
@@ -130,29 +149,62 @@ impl Calibration {
                         together(by_weights, saved_by(of, &planned))
                     }
                 };
-                (saved_ns * seen, error_ns * seen)
+                (saved_ns, error_ns)
             }
             (None, Queue::Unknown) => return Err(CannotPredict::QueueUnknown),
             (None, Queue::Known | Queue::Alike) if self.is_busy() => {
                 let ahead = self.weights.mean_ahead;
                 return Err(CannotPredict::Busy { ahead });
             }
-            (None, _) => (saved_ns * seen, self.cost_error * saved_ns * seen),
+            (None, _) => (saved_ns, self.cost_error * saved_ns),
         };
-        let error_ns = error_ns.hypot(saved_ns / seen.max(f64::MIN_POSITIVE) * seen_error);
-        let predicted = Prediction {
-            reads: of.reads,
-            now_ns: of.now_ns,
-            saved_ns: finite(saved_ns).min(of.now_ns),
-            error_ns: finite(WIDE * error_ns),
-            unseen: 1.0 - seen,
+        of.without((saved_ns, error_ns))
+    }
+}
+
+impl Service {
+    /// The effect of the plan that the device was asked about, or of moving all, by its answer alone: where the times of the
+    /// reads do not tell what a fragment costs.
+    ///
+    /// # Errors
+    ///
+    /// The device's times scatter too much.
+    pub fn predict(&self, of: &Reads) -> Result<Prediction, CannotPredict> {
+        of.without(saved_by(of, &self.planned.unwrap_or(self.contiguous)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_alone_tells_what_times_do_not() {
+        let of = Reads {
+            reads: 100,
+            now_ns: 1000.0,
+            unseen: 25.0,
+            ..Reads::default()
         };
-        match predicted.error_ns > MOST * of.now_ns {
-            true => Err(CannotPredict::Unclear {
-                saved: predicted.saved_pct(),
-                error: predicted.error_pct(),
-            }),
-            false => Ok(predicted),
-        }
+        let ratio = |ratio, error| Ratio { ratio, error };
+        let service = |planned| Service {
+            readers: 8.0,
+            contiguous: ratio(0.6, 0.01),
+            planned,
+        };
+        // Of what all would save, the quarter of the reads that no plan knows saves nothing.
+        let all = service(None).predict(&of).unwrap();
+        assert!((all.saved_pct() - 30.0).abs() < 1e-9, "{all:?}");
+        assert!(
+            (all.error_pct() - WIDE * 0.6 * 0.75).abs() < 1e-9,
+            "{all:?}"
+        );
+        let part = service(Some(ratio(0.8, 0.01))).predict(&of).unwrap();
+        assert!((part.saved_pct() - 15.0).abs() < 1e-9, "{part:?}");
+        let wild = service(Some(ratio(0.8, 0.2))).predict(&of);
+        assert!(
+            matches!(wild, Err(CannotPredict::Unclear { .. })),
+            "{wild:?}"
+        );
     }
 }

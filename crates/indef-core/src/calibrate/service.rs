@@ -19,24 +19,83 @@ pub const MOST_READERS: u32 = 256;
 /// The replayed reads may be faster or slower than the traced ones by this factor.
 const ALIKE: f64 = 1.35;
 
-/// The mean time of reads, with its standard error as a part of it.
+/// Student's t of 95 % with as many turns as [`TURNS`] leave free, divided by that of a known error.
+const FEW_TURNS: f64 = 1.2;
+
+/// Turns that a pass has: each does all kinds of reads for a moment, one after the other.
+pub const TURNS: usize = 8;
+
+/// The mean times of all kinds of reads in one turn of a pass, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MeanTime {
-    /// The mean.
-    pub ns: f64,
-    /// Its error.
-    pub error: f64,
+pub struct ServiceTurn {
+    /// The reads of the profile as they lie.
+    pub as_is_ns: f64,
+    /// Contiguous reads of the same lengths.
+    pub contiguous_ns: f64,
+    /// These where a plan moves the range, and the others as they lie; `None` where it moves all or nothing.
+    pub planned_ns: Option<f64>,
 }
 
 /// All kinds of reads by the same number of readers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServicePass {
-    /// The reads of the profile as they lie.
-    pub as_is: MeanTime,
-    /// Contiguous reads of the same lengths.
-    pub contiguous: MeanTime,
-    /// These where a plan moves the range, and the others as they lie; `None` where it moves all or nothing.
-    pub planned: Option<MeanTime>,
+    /// The mean time of the reads of the profile as they lie, in nanoseconds.
+    as_is_ns: f64,
+    /// That of contiguous reads, as a part of it.
+    contiguous: Ratio,
+    /// That after a plan which moves a part.
+    planned: Option<Ratio>,
+}
+
+impl ServicePass {
+    /// What the turns of a pass tell: times are compared within each turn, so that a device which becomes slower or
+    /// faster meanwhile does so for all kinds, and what still differs from turn to turn is the error.
+    #[must_use]
+    pub fn of(turns: &[ServiceTurn]) -> Self {
+        let as_is: Vec<f64> = turns.iter().map(|turn| turn.as_is_ns).collect();
+        let ratio = |times: Vec<f64>| {
+            let ratios = times.iter().zip(&as_is);
+            let ratios: Vec<f64> = ratios.map(|(time, as_is)| time / as_is.max(1e-9)).collect();
+            let (mean, error) = mean_and_error(&ratios);
+            Ratio {
+                ratio: mean.clamp(0.0, 1.0),
+                error: FEW_TURNS * error / mean.max(1e-9),
+            }
+        };
+        let planned: Option<Vec<f64>> = turns.iter().map(|turn| turn.planned_ns).collect();
+        Self {
+            as_is_ns: mean_and_error(&as_is).0,
+            contiguous: ratio(turns.iter().map(|turn| turn.contiguous_ns).collect()),
+            planned: planned.map(ratio),
+        }
+    }
+}
+
+/// The mean, and its standard error.
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let variance = squares / (count - 1.0).max(1.0);
+    (mean, (variance / count).sqrt())
+}
+
+/// A device that can be asked, by a number of readers that each wait for their read.
+pub trait Asked {
+    /// The mean time of the reads of the profile as they lie, in nanoseconds: a short look, to find how many readers
+    /// there were.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to read, or the device does not answer.
+    fn as_is_ns(&mut self, readers: u32) -> Result<f64, CannotPredict>;
+
+    /// All kinds of reads, in turns.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to read, or the device does not answer.
+    fn pass(&mut self, readers: u32) -> Result<ServicePass, CannotPredict>;
 }
 
 /// The time of reads as a part of that of the profile's.
@@ -46,6 +105,20 @@ pub struct Ratio {
     pub ratio: f64,
     /// Standard error of it, as a part of it.
     pub error: f64,
+}
+
+impl Ratio {
+    /// Between the two, so much of the way to the other.
+    fn mixed(self, other: Self, part: f64) -> Self {
+        Self {
+            ratio: mix(self.ratio, other.ratio, part),
+            error: self.error.max(other.error),
+        }
+    }
+}
+
+fn mix(low: f64, high: f64, part: f64) -> f64 {
+    low + part * (high - low)
 }
 
 /// The time of reads under the load of the trace.
@@ -60,73 +133,57 @@ pub struct Service {
 }
 
 impl Service {
-    /// Find the number of readers: `run` does both kinds of reads with a number of them.
+    /// Find the number of readers under which reads take as long as in the trace, and ask what others take then.
     ///
     /// # Errors
     ///
-    /// With no number do reads take as long as in the trace, or `run` has nothing to read.
-    pub fn find(
-        traced_ns: f64,
-        mut run: impl FnMut(u32) -> Result<ServicePass, CannotPredict>,
-    ) -> Result<Self, CannotPredict> {
-        let mut below: Option<(u32, ServicePass)> = None;
+    /// With no number do reads take as long as in the trace, or the device cannot be asked.
+    pub fn find(traced_ns: f64, device: &mut impl Asked) -> Result<Self, CannotPredict> {
         let mut readers = 1;
-        while readers <= MOST_READERS {
-            let pass = run(readers)?;
-            if pass.as_is.ns >= traced_ns {
-                return match below {
-                    Some(below) => Ok(Self::between(traced_ns, below, (readers, pass))),
-                    None => Self::at(traced_ns, readers, &pass),
-                };
-            }
-            below = Some((readers, pass));
+        while readers < MOST_READERS && device.as_is_ns(readers)? < traced_ns {
             readers *= 2;
         }
-        match below {
-            Some((readers, pass)) => Self::at(traced_ns, readers, &pass),
-            None => Err(CannotPredict::NothingToRead),
+        let above = device.pass(readers)?;
+        if readers == 1 || above.as_is_ns < traced_ns {
+            return Self::at(traced_ns, readers, &above);
         }
+        let below = device.pass(readers / 2)?;
+        Ok(Self::between(
+            traced_ns,
+            (readers / 2, &below),
+            (readers, &above),
+        ))
     }
 
-    fn between(traced_ns: f64, below: (u32, ServicePass), above: (u32, ServicePass)) -> Self {
-        let (low, high) = (below.1, above.1);
-        let part = (traced_ns - low.as_is.ns) / (high.as_is.ns - low.as_is.ns).max(1e-9);
-        let mix = |low: f64, high: f64| low + part.clamp(0.0, 1.0) * (high - low);
-        let mean = |low: MeanTime, high: MeanTime| MeanTime {
-            ns: mix(low.ns, high.ns),
-            error: low.error.max(high.error),
-        };
-        let mixed = ServicePass {
-            as_is: mean(low.as_is, high.as_is),
-            contiguous: mean(low.contiguous, high.contiguous),
-            planned: low
-                .planned
-                .zip(high.planned)
-                .map(|(low, high)| mean(low, high)),
-        };
-        Self::of(mix(f64::from(below.0), f64::from(above.0)), &mixed)
+    fn between(
+        traced_ns: f64,
+        (fewer, low): (u32, &ServicePass),
+        (more, high): (u32, &ServicePass),
+    ) -> Self {
+        let part = (traced_ns - low.as_is_ns) / (high.as_is_ns - low.as_is_ns).max(1e-9);
+        let part = part.clamp(0.0, 1.0);
+        // Times lie on a line between, so their ratios count by the time that they are of.
+        let as_is_ns = mix(low.as_is_ns, high.as_is_ns, part);
+        let of_high = part * high.as_is_ns / as_is_ns.max(1e-9);
+        Self {
+            readers: mix(fewer.into(), more.into(), part),
+            contiguous: low.contiguous.mixed(high.contiguous, of_high),
+            planned: { low.planned.zip(high.planned) }.map(|(low, high)| low.mixed(high, of_high)),
+        }
     }
 
     fn at(traced_ns: f64, readers: u32, pass: &ServicePass) -> Result<Self, CannotPredict> {
-        let off = pass.as_is.ns / traced_ns.max(1e-9);
+        let off = pass.as_is_ns / traced_ns.max(1e-9);
         if !(1.0 / ALIKE..=ALIKE).contains(&off) {
             return Err(CannotPredict::Changed {
                 factor: if off > 1.0 { off } else { 1.0 / off.max(1e-9) },
                 slower: off > 1.0,
             });
         }
-        Ok(Self::of(f64::from(readers), pass))
-    }
-
-    fn of(readers: f64, pass: &ServicePass) -> Self {
-        let ratio = |mean: MeanTime| Ratio {
-            ratio: (mean.ns / pass.as_is.ns.max(1e-9)).clamp(0.0, 1.0),
-            error: mean.error.hypot(pass.as_is.error),
-        };
-        Self {
-            readers,
-            contiguous: ratio(pass.contiguous),
-            planned: pass.planned.map(ratio),
-        }
+        Ok(Self {
+            readers: readers.into(),
+            contiguous: pass.contiguous,
+            planned: pass.planned,
+        })
     }
 }

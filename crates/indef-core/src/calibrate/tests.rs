@@ -44,6 +44,7 @@ const TRUTH: Weights = Weights {
     ahead_per_request: 0.0,
     spread_ns: 0.0,
     prior_reads: 8.0,
+    other_reasons: 0.0,
 };
 
 fn sample(len: Bytes, dolf: u64, dopf: f64, timed: u64, mean_ns: f64) -> Sample {
@@ -306,8 +307,63 @@ fn a_range_is_believed_as_far_as_it_was_timed() {
     assert!((slower(8, 40_000.0) - 20_000.0).abs() < 1.0);
     assert!(slower(1, 40_000.0) < 5_000.0 && slower(1000, 40_000.0) > 39_000.0);
     assert!(slower(1000, -40_000.0) < -39_000.0);
+    // Faster than it can be it is not by chance.
+    assert!(slower(1000, -250_000.0) < -247_000.0);
     // A single read that took a second counts no more than three deviations of a single read.
     assert!(slower(1, 1e9) <= 3.0 * 50_000.0);
+}
+
+/// Ranges with the same deviations from the truth, of contiguous ones and of fragmented ones.
+fn differing(contiguous: f64, fragmented: f64) -> Weights {
+    let mut random = Noise::new(5);
+    let one = |number: u64| {
+        let dolf = if number.is_multiple_of(3) {
+            1
+        } else {
+            2 + number % 15
+        };
+        let fragmentation = Fragmentation {
+            dolf,
+            dopf: 0.0,
+            requests: dolf,
+        };
+        let (len, timed) = (Bytes::kib(64 + 4 * (number % 16)), 50);
+        let differ = if dolf > 1 { fragmented } else { contiguous };
+        let mean = TRUTH.read_ns(len, &fragmentation) + differ * random.normal();
+        sample(len, dolf, 0.0, timed, mean)
+    };
+    calibrate((0..900).map(one).collect()).unwrap().weights
+}
+
+/// A range's own slowness is due to its fragments as far as fragmented ranges scatter more than others.
+#[test]
+fn what_contiguous_ranges_show_as_well_is_not_due_to_fragments() {
+    let other = |contiguous, fragmented| differing(contiguous, fragmented).other_reasons;
+    assert!(other(10_000.0, 10_000.0) > 0.8);
+    let half = other(10_000.0, 14_142.0);
+    assert!((0.35..0.7).contains(&half), "{half}");
+    let none = other(0.0, 10_000.0);
+    assert!(none < 0.1, "{none}");
+    assert!(other(20_000.0, 10_000.0) <= 1.0);
+    // The slower ones are corrected by as much less, the faster ones by all of it.
+    let weights = differing(10_000.0, 14_142.0);
+    let fragmentation = Fragmentation {
+        dolf: 9,
+        dopf: 0.0,
+        requests: 9,
+    };
+    let len = Bytes::kib(64);
+    let by = |off: f64| {
+        let mean = weights.read_ns(len, &fragmentation) + off;
+        let observed = sample(len, 9, 0.0, 1_000_000, mean).observed;
+        weights.correction(len, &fragmentation, &observed)
+    };
+    assert_near(by(9_000.0), 9_000.0 * (1.0 - half), 0.01, "slower");
+    assert_near(-by(-9_000.0), 9_000.0, 0.01, "faster");
+    // Without contiguous ranges nobody knows: it is not promised.
+    let mut fragmented = scattered(20_000.0, 0.0);
+    fragmented.retain(|sample| sample.fragmentation.dolf > 1);
+    assert_eq!(calibrate(fragmented).unwrap().weights.other_reasons, 1.0);
 }
 
 #[test]

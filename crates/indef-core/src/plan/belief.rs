@@ -11,7 +11,7 @@
 //!
 //! - **Reads** ([`Credibility`]). A range that was seen to be read once in a short trace is most likely one of many that are read
 //!   seldom, of which chance showed this one. Its rate is estimated between its own count and the mean of all ranges, those that
-//!   were not seen included.
+//!   were not seen included; these are known however few were seen, so the first trace is no exception.
 //!
 //! Life and given begin with a belief that is worth little evidence, so that a few observations neither stop nor start anything: that a layout
 //! lasts as long as the horizon, with the weight of one file that was spoilt once; and that moves give what is foretold, with the
@@ -43,7 +43,7 @@ impl Credibility {
     #[must_use]
     pub fn of(counts: &Counts, noise: f64) -> Self {
         let ranges = counts.all();
-        if counts.ranges < crate::calibrate::FEWEST_RANGES as f64 || ranges <= 0.0 {
+        if ranges <= 0.0 {
             return Self::FULL;
         }
         let mean = counts.reads / ranges;
@@ -262,6 +262,36 @@ mod tests {
             assert_eq!(serves_days(nothing, 30.0), 0.0);
         }
         assert_eq!(serves_days(5.0, 0.0), 0.0);
+    }
+
+    /// So many ranges of 128 KiB, of which these were read so often.
+    fn counts(ranges: u64, read: &[u64]) -> Counts {
+        Counts {
+            ranges: read.len() as f64,
+            bytes: (read.len() << 17) as f64,
+            reads: read.iter().map(|reads| *reads as f64).sum(),
+            squares: read.iter().map(|reads| (*reads as f64).powi(2)).sum(),
+            of_files: (ranges << 17) as f64,
+        }
+    }
+
+    /// However few ranges a trace showed: of the others it is known that they were not read.
+    #[test]
+    fn what_was_read_once_is_one_of_many_that_are_read_seldom() {
+        for read in [&[1][..], &[1; 3], &[1; 15], &[1; 16], &[1; 40]] {
+            let seen = counts(1000, read);
+            let (part, mean) = (
+                Credibility::of(&seen, 1.0).part(1),
+                read.len() as f64 / 1000.0,
+            );
+            assert!((part - mean).abs() < 1e-3 + 0.1 * mean, "{part} {mean}");
+        }
+        // A hot one among them stays hot.
+        let hot = Credibility::of(&counts(1000, &[60, 1, 1]), 1.0);
+        assert!(hot.part(60) > 0.9, "{hot:?}");
+        // All that there is was read as often: that is its rate.
+        assert_eq!(Credibility::of(&counts(1, &[5]), 1.0).part(5), 1.0);
+        assert_eq!(Credibility::of(&Counts::default(), 1.0), Credibility::FULL);
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub struct BirthTime {
     pub nanos: u32,
 }
 
+/// The most files that are [named](FilePlan::named) with one. With more holders no engine moves a range.
+pub const MOST_NAMED: usize = 256;
+
 /// The plan of one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilePlan {
@@ -45,6 +48,9 @@ pub struct FilePlan {
     pub engine: Option<Arc<str>>,
     /// Fragments of the whole file when it was planned.
     pub extents_before: u64,
+    /// Inode numbers of other files that were named with this one and may share blocks with it, where the file system
+    /// does not tell who does: at most [`MOST_NAMED`]. `None` where nobody named any.
+    pub named: Option<Arc<[u64]>>,
     /// The reason for which the whole file is left alone, if it is.
     pub skip: Option<SkipReason>,
     /// The chunks, ordered and disjoint.

@@ -30,7 +30,7 @@ mod windows;
 pub use belief::{Counts, Credibility, Given, Lasting, PRIOR_READS, serves_days};
 pub use chunk::{Chunk, Decision, Edges, SharedMove};
 pub use facts::FileFacts;
-pub use file_plan::{BirthTime, FilePlan, PlanTotals, split_at_root};
+pub use file_plan::{BirthTime, FilePlan, MOST_NAMED, PlanTotals, split_at_root};
 pub use limit::{Limited, limit};
 pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy, Weight, nothing_to_gain};
 pub use path::PathJson;
@@ -42,5 +42,7 @@ pub use safety::predicted_fragments;
 pub use shared::{SharedWindow, share};
 pub use truncate::truncate_on;
 
+#[cfg(test)]
+mod promises;
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,11 @@
 //!
 //! What is *given* of the savings that are foretold, and how long a layout serves, are learned (module `belief`).
 //!
-//! Saved is device time where the times of reads are known, else requests; the price is in the same. In time a byte
+//! Saved is device time where the times of reads tell what fragments cost, else requests; the price is in the same. In time a byte
 //! costs what reading and writing it takes (`move_bytes_per_s`, twice, or longer where moves took longer) and what its wear is worth
-//! (`wear_s_per_gib`). In requests it has a price of its own (`requests_per_gib`).
+//! (`wear_s_per_gib`). In requests it has a price of its own (`requests_per_gib`), which is a guess of what a request takes. The first
+//! timed reads bound it ([`Terms::with_request_seconds`]): on a drive that takes 5 µs for a request, a price that is right at
+//! 100 µs promises twenty times what comes.
 //!
 //! Each chunk has to pay for itself: what is hot does not pay for what is cold. Where an engine moves whole files,
 //! the chunks of a file pay together.
@@ -112,6 +114,20 @@ impl Terms {
         match seconds.is_finite() && seconds > nominal {
             true => Self {
                 move_bytes_per_s: 2.0 / seconds,
+                ..self
+            },
+            false => self,
+        }
+    }
+
+    /// The terms where a request takes at most so many seconds of the time of reads: as many more have to be saved as are worth the
+    /// price in time, if these are more than by these terms.
+    #[must_use]
+    pub fn with_request_seconds(self, most: f64) -> Self {
+        let needed = self.price(Bytes::gib(1), SavedBy::Time) / most;
+        match needed.is_finite() && needed > self.requests_per_gib {
+            true => Self {
+                requests_per_gib: needed,
                 ..self
             },
             false => self,
@@ -298,6 +314,7 @@ mod tests {
             fs: "ext4".into(),
             engine: None,
             extents_before: 100,
+            named: None,
             skip: None,
             chunks,
         }
@@ -445,6 +462,18 @@ mod tests {
         assert!((slow.price(gib, SavedBy::Time) - 100.0).abs() < 1e-9);
         assert_eq!(slow.price(gib, SavedBy::Requests), 1000.0);
         assert_eq!(TERMS.with_seconds_per_byte(f64::NAN), TERMS);
+    }
+
+    /// 10 s for a GiB, and 1,000 requests: a guess of 10 ms for each.
+    #[test]
+    fn a_request_is_worth_no_more_than_it_takes() {
+        let gib = Bytes::gib(1);
+        for most in [0.01, 0.02, f64::INFINITY, 0.0, -1.0, f64::NAN] {
+            assert_eq!(TERMS.with_request_seconds(most), TERMS, "{most}");
+        }
+        let fast = TERMS.with_request_seconds(1e-3);
+        assert!((fast.price(gib, SavedBy::Requests) - 1e4).abs() < 1e-6);
+        assert_eq!(fast.price(gib, SavedBy::Time), 10.0);
     }
 
     #[test]

@@ -229,6 +229,7 @@ mod tests {
             fs: "btrfs".into(),
             engine: Some("btrfs-defrag-range".into()),
             extents_before: 1,
+            named: None,
             skip: None,
             chunks,
         }

@@ -21,7 +21,7 @@ use super::{
     counts::count,
     directory::{Directory, KnownFs, Prefix, RootedPath},
     names::NamesBuilder,
-    seen::FoundFile,
+    seen::{CollectOptions, FoundFile},
     walker::{LOOKED_AT, WalkTask, Walker, identity, is_mount_root, look_at},
 };
 
@@ -44,6 +44,14 @@ impl Walker<'_, '_> {
             dev: directory.node.dev,
             inode,
         };
+        let fs = &directory.tree.known.fs;
+        match walk.listed((id.dev, inode)) {
+            Some(None) => return true,
+            Some(Some(generation)) => {
+                return self.by_handle(inodes, (inode, generation), fs, prefix.join(name));
+            }
+            None => {}
+        }
         self.use_chunk_of(id.dev);
         let Some(known) = inodes.file(inode, &mut self.chunk) else {
             return false;
@@ -57,47 +65,66 @@ impl Walker<'_, '_> {
             size: known.size,
             allocated: known.allocated,
         };
-        let fs = &directory.tree.known.fs;
-        let (layout, mapped, opened) = match known.place {
-            InodePlace::Known(layout) => (layout, inodes.have_places(), None),
+        let (layout, mapped) = match known.place {
+            InodePlace::Known(layout) => (layout, inodes.have_places()),
             InodePlace::Unknown => match facts.evident_layout(fs.block_size, walk.options.blocks) {
-                Some(layout) => (layout, false, None),
+                Some(layout) => (layout, false),
                 None => return false,
             },
-            // Opened before it is told: all of it is then of the file that has the number now.
-            InodePlace::InFile(generation) => match open_inode(inodes, inode, generation) {
-                Some(opened) => (Layout::default(), true, Some(opened)),
-                None => return false,
-            },
-        };
-        if walk.given.contains(&(id.dev, id.inode)) {
-            return true;
-        }
-        if known.links > 1 && !walk.is_first((id.dev, id.inode)) {
-            count(&walk.counts.hard_links);
-            return true;
-        }
-        // The size of a file that was opened is true now, that of its inode may be of before.
-        let size = opened.as_ref().map_or(known.size, |(_, facts)| facts.size);
-        if walk.options.select.is_too_small(size) {
-            count(&walk.counts.small);
-            return true;
-        }
-        let place = prefix.join(name);
-        let held = walk.options.held.then(Vec::new);
-        let found = match opened {
-            Some((file, facts)) => {
-                let whole = facts.whole(fs.block_size);
-                let result = map(&file, &place.path, whole, false, &mut self.mapper);
-                facts.found(place, fs, mapped, held, result)
+            InodePlace::InFile(generation) => {
+                return self.by_handle(inodes, (inode, generation), fs, prefix.join(name));
             }
-            None => facts.found(place, fs, mapped, held, Ok(layout)),
         };
-        walk.see_file(found);
+        if self.passes(id, known.links, known.size) {
+            let held = walk.options.held.then(Vec::new);
+            walk.see_file(facts.found(prefix.join(name), fs, mapped, held, Ok(layout)));
+        }
         true
     }
 
-    fn use_chunk_of(&mut self, dev: u64) {
+    /// Open a file by its number and generation, and map it. Returns `false` if it is not there. All that is told is of
+    /// the file that was opened: its size is true now, that of its inode may be of before.
+    fn by_handle(
+        &mut self,
+        inodes: &Inodes,
+        (inode, generation): (u64, u32),
+        fs: &Arc<Filesystem>,
+        place: RootedPath,
+    ) -> bool {
+        let walk = self.walk;
+        let opened = inodes.open_file(inode, generation).map(File::from);
+        let look = |file| Some((statx(&file, "", AtFlags::EMPTY_PATH, LOOKED_AT).ok()?, file));
+        let Some((status, file)) = opened.and_then(look) else {
+            return false;
+        };
+        let facts = Facts::of(&status);
+        if self.passes(facts.id, status.stx_nlink, facts.size) {
+            let whole = facts.whole(fs.block_size);
+            let result = map(&file, &place.path, whole, false, &mut self.mapper);
+            let held = walk.options.held.then(Vec::new);
+            walk.see_file(facts.found(place, fs, true, held, result));
+        }
+        true
+    }
+
+    /// Whether a file that was found by its inode is to be told; counts what is left out.
+    fn passes(&self, id: TargetId, links: u32, size: Bytes) -> bool {
+        let walk = self.walk;
+        if walk.given.contains(&(id.dev, id.inode)) {
+            return false;
+        }
+        if links > 1 && !walk.is_first((id.dev, id.inode)) {
+            count(&walk.counts.hard_links);
+            return false;
+        }
+        if walk.options.select.is_too_small(size) {
+            count(&walk.counts.small);
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn use_chunk_of(&mut self, dev: u64) {
         if self.chunk_dev != dev {
             self.chunk.clear();
             self.chunk_dev = dev;
@@ -138,7 +165,7 @@ impl Walker<'_, '_> {
         if elsewhere && walk.options.one_file_system {
             return count(&walk.counts.other_file_systems);
         }
-        if walk.given.contains(&id) {
+        if walk.given.contains(&id) || walk.listed(id) == Some(None) {
             return;
         }
         if status.stx_nlink > 1 && !walk.is_first(id) {
@@ -200,22 +227,7 @@ impl Walker<'_, '_> {
                 Err(error) => return walk.problem(place.path, error.into()),
             },
         };
-        let whole = facts.whole(fs.block_size);
-        let look = || partly_reached(fs.kind, &file, facts.id.inode).ok();
-        let mut held = walk.options.held.then(look).flatten();
-        if let Some(held) = &mut held
-            && let Err(refusal) = note_shared_past(held, whole.end(), &file, path, &mut self.mapper)
-        {
-            return walk.see_file(facts.found(place, fs, false, None, Err(refusal)));
-        }
-        if let Some(layout) = facts.evident_layout(fs.block_size, walk.options.blocks)
-            && held.as_ref().is_none_or(Vec::is_empty)
-        {
-            return walk.see_file(facts.found(place, fs, false, held, Ok(layout)));
-        }
-        // Blocks that are allocated past the end are never read.
-        let result = map(&file, path, whole, walk.options.sync, &mut self.mapper);
-        walk.see_file(facts.found(place, fs, true, held, result));
+        walk.see_file(facts.look_into(&file, place, fs, walk.options, &mut self.mapper));
     }
 
     /// The layout if it is known from `facts`, or from the inode; and whether the places in it are
@@ -254,13 +266,6 @@ impl Walker<'_, '_> {
     }
 }
 
-/// Open a file whose inode does not tell its layout, and look at it.
-fn open_inode(inodes: &Inodes, inode: u64, generation: u32) -> Option<(File, Facts)> {
-    let file = File::from(inodes.open_file(inode, generation)?);
-    let status = statx(&file, "", AtFlags::EMPTY_PATH, LOOKED_AT).ok()?;
-    Some((file, Facts::of(&status)))
-}
-
 /// Parts past the end of a file are not in its map: whether others hold them is asked for by itself.
 fn note_shared_past(
     held: &mut [HeldExtent],
@@ -280,15 +285,42 @@ fn note_shared_past(
 }
 
 /// The facts that are known of a file before it is opened.
-struct Facts {
-    id: TargetId,
-    born: Option<BirthTime>,
-    size: Bytes,
-    allocated: Bytes,
+pub(super) struct Facts {
+    pub(super) id: TargetId,
+    pub(super) born: Option<BirthTime>,
+    pub(super) size: Bytes,
+    pub(super) allocated: Bytes,
 }
 
 impl Facts {
-    fn of(status: &Statx) -> Self {
+    /// Look into a file that is open.
+    pub(super) fn look_into(
+        &self,
+        file: &File,
+        place: RootedPath,
+        fs: &Arc<Filesystem>,
+        options: &CollectOptions,
+        mapper: &mut Mapper,
+    ) -> FoundFile {
+        let whole = self.whole(fs.block_size);
+        let look = || partly_reached(fs.kind, file, self.id.inode).ok();
+        let mut held = options.held.then(look).flatten();
+        if let Some(held) = &mut held
+            && let Err(refusal) = note_shared_past(held, whole.end(), file, &place.path, mapper)
+        {
+            return self.found(place, fs, false, None, Err(refusal));
+        }
+        if let Some(layout) = self.evident_layout(fs.block_size, options.blocks)
+            && held.as_ref().is_none_or(Vec::is_empty)
+        {
+            return self.found(place, fs, false, held, Ok(layout));
+        }
+        // Blocks that are allocated past the end are never read.
+        let result = map(file, &place.path, whole, options.sync, mapper);
+        self.found(place, fs, true, held, result)
+    }
+
+    pub(super) fn of(status: &Statx) -> Self {
         let (dev, inode) = identity(status);
         Self {
             id: TargetId { dev, inode },
@@ -316,7 +348,7 @@ impl Facts {
         }
     }
 
-    fn found(
+    pub(super) fn found(
         &self,
         place: RootedPath,
         fs: &Arc<Filesystem>,

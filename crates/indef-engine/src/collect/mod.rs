@@ -16,7 +16,9 @@
 mod counts;
 mod directory;
 mod entry;
+mod listed;
 mod names;
+mod numbered;
 mod root;
 mod seen;
 mod select;
@@ -30,6 +32,8 @@ use std::path::PathBuf;
 
 use indef_fs::Roots;
 
+pub use listed::Listed;
+pub use numbered::ByNumber;
 pub use seen::{CollectOptions, CollectSummary, Excluded, FoundFile, Seen, WalkProblem};
 pub use select::{Glob, GlobError, Select};
 

@@ -68,6 +68,11 @@ impl Names {
         self.entries.is_empty()
     }
 
+    /// Their inodes, in order.
+    pub(super) fn inodes(&self) -> impl Iterator<Item = u64> {
+        self.entries.iter().rev().map(|entry| entry.inode)
+    }
+
     /// Take the next one; the closure sees its name, and its inode and kind as the directory gives
     /// them.
     pub(super) fn take<R>(&mut self, look: impl FnOnce(&CStr, u64, FileType) -> R) -> Option<R> {

@@ -12,7 +12,7 @@ use indef_core::{
 use indef_fs::{Filesystem, Refusal, TargetId};
 use units::Bytes;
 
-use super::select::Select;
+use super::{listed::Listed, select::Select};
 
 /// How to walk.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct CollectOptions {
     pub places: bool,
     /// Tell the places of files of one block, too.
     pub blocks: bool,
+    /// Nearly all files of the file system are going to be seen: what tells the places of all of them is worth it.
+    pub most: bool,
     /// Tell the extents that files hold and reach only in part, where that can be told.
     pub held: bool,
     /// Map each file by the kernel, also where the file system's metadata tells of many at once.
@@ -35,6 +37,8 @@ pub struct CollectOptions {
     pub one_file_system: bool,
     /// Entries to leave out.
     pub select: Select,
+    /// Look at these regular files alone, of their file system.
+    pub listed: Option<Listed>,
 }
 
 impl Default for CollectOptions {
@@ -44,10 +48,12 @@ impl Default for CollectOptions {
             sync: false,
             places: true,
             blocks: false,
+            most: false,
             held: false,
             open_all: false,
             one_file_system: true,
             select: Select::default(),
+            listed: None,
         }
     }
 }
@@ -137,7 +143,7 @@ pub struct CollectSummary {
     pub excluded: Excluded,
     /// Entries that vanished between being listed and being looked at.
     pub vanished: u64,
-    /// Problems handed to the visitor.
+    /// Problems handed to the visitor, but for a `lost+found` that only root may read.
     pub problems: u64,
     /// Whether the walk was cancelled: the rest of the numbers are then of a part.
     pub cancelled: bool,

@@ -176,6 +176,12 @@ impl Matcher {
 }
 
 impl Select {
+    /// Whether it leaves nothing out.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.rules.is_none() && self.min_size.is_zero() && !self.files_only
+    }
+
     /// Leave out what a glob matches, and files smaller than `min_size`.
     ///
     /// # Errors

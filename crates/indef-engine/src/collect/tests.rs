@@ -486,3 +486,27 @@ fn paths_that_stand_for_files_are_not_walked() {
     };
     assert_eq!(problem.path, root.join("sub"));
 }
+
+#[test]
+fn of_listed_files_others_are_not_looked_at() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tree();
+    let root = dir.path();
+    fs::create_dir(root.join("sub")).unwrap();
+    for name in ["one", "sub/two", "sub/three"] {
+        fs::write(root.join(name), "content").unwrap();
+    }
+    fs::hard_link(root.join("sub/two"), root.join("two again")).unwrap();
+    let status = fs::metadata(root.join("sub/two")).unwrap();
+    let of = |dev| CollectOptions {
+        listed: Some(Listed::new(dev, vec![(u64::MAX, 1), (status.ino(), 1)])),
+        ..CollectOptions::default()
+    };
+    let walked = walk_with(&[root], &of(status.dev()));
+    let inodes: Vec<u64> = walked.files.values().map(|found| found.id.inode).collect();
+    assert_eq!(inodes, [status.ino()]);
+    assert_eq!(walked.summary.hard_links, 1);
+    // No list is of these.
+    let walked = walk_with(&[root], &of(status.dev() + 1));
+    assert_eq!(walked.summary.files, 3);
+}

@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use indef_core::SkipReason;
 use indef_fs::{FsError, FsKind, InodeChunk, Inodes, Mapper, Refusal, Roots, detect};
 use rustix::{
     fs::{AtFlags, FileType, RawDir, Statx, StatxAttributes, StatxFlags, makedev, statx},
@@ -100,6 +101,10 @@ impl<'a> Walk<'a> {
 
     pub(super) fn problem(&self, path: PathBuf, refusal: Refusal) {
         count(&self.counts.problems);
+        self.tell(path, refusal);
+    }
+
+    fn tell(&self, path: PathBuf, refusal: Refusal) {
         (self.visit)(Seen::Problem(WalkProblem { path, refusal }));
     }
 
@@ -128,6 +133,11 @@ impl<'a> Walk<'a> {
         lock(&self.seen).insert(id)
     }
 
+    /// The generation of a listed file, none for another one; `None` for files that no list is of.
+    pub(super) fn listed(&self, id: (u64, u64)) -> Option<Option<u32>> {
+        self.options.listed.as_ref()?.generation(id)
+    }
+
     /// The file system with this device number, of which `file` is a file.
     pub(super) fn file_system(
         &self,
@@ -146,9 +156,11 @@ impl<'a> Walk<'a> {
         }
         let fs = Arc::new(detect(&file, path)?);
         // Inodes do not know data that was not written back.
-        let inodes = match self.options.sync || self.options.open_all {
+        let options = self.options;
+        let inodes = match options.sync || options.open_all {
             true => None,
-            false => Inodes::open(&fs, &file, self.options.places),
+            false if options.most => Inodes::of_all(&fs, &file),
+            false => Inodes::open(&fs, &file, options.places),
         };
         let known = Arc::new(KnownFs { fs, inodes });
         self.file_systems
@@ -320,6 +332,10 @@ impl<'w, 'a> Walker<'w, 'a> {
         self.chunk.clear();
         let inodes = directory.tree.known.inodes.as_ref();
         let settled = inodes.is_some_and(Inodes::tell_all);
+        if let Some(inodes) = inodes {
+            self.use_chunk_of(directory.node.dev);
+            inodes.prefetch(names.inodes(), &mut self.chunk);
+        }
         let path = directory.node.path(None).into_os_string();
         let prefix = Prefix {
             path: std::os::unix::ffi::OsStrExt::as_bytes(&*path),
@@ -366,7 +382,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         // Looked at before it is opened: opening one could mount something on it.
         let status = match look_at(&parent, name) {
             Ok(status) => status,
-            Err(errno) => return self.cannot_enter(node, name, errno),
+            Err(errno) => return self.cannot_enter(&parent, node, name, errno),
         };
         let (dev, inode) = identity(&status);
         if FileType::from_raw_mode(status.stx_mode.into()) != FileType::Directory {
@@ -395,7 +411,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         }
         let fd = match open_directory(&parent, name) {
             Ok(fd) => fd,
-            Err(errno) => return self.cannot_enter(node, name, errno),
+            Err(errno) => return self.cannot_enter(&parent, node, name, errno),
         };
         // Another one was put there meanwhile: it was not looked at.
         let opened = statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::INO);
@@ -473,8 +489,19 @@ impl<'w, 'a> Walker<'w, 'a> {
         self.walk.pending.push(child.map(WalkTask::Read));
     }
 
-    fn cannot_enter(&self, node: &Node, name: &CStr, errno: Errno) -> Option<Arc<Directory>> {
+    fn cannot_enter(
+        &self,
+        parent: impl AsFd,
+        node: &Node,
+        name: &CStr,
+        errno: Errno,
+    ) -> Option<Arc<Directory>> {
         match errno {
+            // Every ext4 has one, and for those who may not read it the rest is all that there is.
+            Errno::ACCESS if name == LOST_AND_FOUND && is_top_of_mount(&parent) => {
+                let path = node.path(Some(name));
+                self.walk.tell(path, SkipReason::LostAndFound.into());
+            }
             // Gone, or replaced by something that is no directory.
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP => count(&self.walk.counts.vanished),
             _ => self
@@ -509,6 +536,14 @@ pub(super) fn identity(status: &Statx) -> (u64, u64) {
         makedev(status.stx_dev_major, status.stx_dev_minor),
         status.stx_ino,
     )
+}
+
+/// The folder at the root of a file system in which fsck puts what has no name any more (e2fsck(8), fsck.f2fs(8)).
+const LOST_AND_FOUND: &CStr = c"lost+found";
+
+fn is_top_of_mount(directory: impl AsFd) -> bool {
+    let status = statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE);
+    status.is_ok_and(|status| is_mount_root(&status))
 }
 
 /// Whether an entry is the root of a mount: a bind mount has the same device number as its

@@ -17,6 +17,7 @@ pub(crate) fn plan(inode: u64) -> FilePlan {
         fs: "ext4".into(),
         engine: None,
         extents_before: 256,
+        named: None,
         skip: None,
         chunks: vec![Chunk {
             range: FileRange::new(0, 1 << 20),

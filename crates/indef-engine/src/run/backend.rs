@@ -50,7 +50,9 @@ impl Backend for Kernel<'_> {
     fn open(&self, job: &FileJob) -> Result<Target, Refusal> {
         let (root, below) = job.place.as_ref().ok_or(SkipReason::Changed)?;
         let root = self.roots.get(root, job.mounts)?;
-        Target::open_beneath(&root, below, Some((job.id, job.born)))
+        let mut target = Target::open_beneath(&root, below, Some((job.id, job.born)))?;
+        target.named.clone_from(&job.named);
+        Ok(target)
     }
 
     fn file_system(&self, target: &Target) -> Result<Filesystem, FsError> {

@@ -158,34 +158,52 @@ impl Run<'_> {
             return finished(job, Reason::Skip(reason));
         }
         self.observer.on(RunEvent::FileStarted { path: &job.path });
-        let target = match self.backend.open(&job) {
+        let mut target = match self.backend.open(&job) {
             Ok(target) => target,
             Err(refusal) => return finished(job, refusal.into()),
         };
         if target.id != job.id {
             return finished(job, Reason::Skip(SkipReason::Changed));
         }
-        let chosen = self
-            .volumes
-            .of(self.backend, &target, self.options, self.observer)
-            .and_then(|volume| volume.choose(&target).map(|engine| (volume, engine)));
-        let (volume, engine) = match chosen {
-            Ok(chosen) => chosen,
+        let volume = (self.volumes).of(self.backend, &target, self.options, self.observer);
+        let volume = match volume {
+            Ok(volume) => volume,
             Err(reason) => return finished(job, reason),
         };
-        let block = target.block_size;
-        let end = FileOffset(target.size.get()).align_up(block) - FileOffset(0);
+        let end = FileOffset(target.size.get()).align_up(target.block_size) - FileOffset(0);
         let reclaims = self.options.reclaim_ratio.is_some();
-        let runs = match reclaims {
+        let cut = |splits| match reclaims {
             // Which parts these are is known once the file is written back.
             true => Vec::new(),
-            false => clip_and_cut(&job.runs, end, volume.engine(engine).splits()),
+            false => clip_and_cut(&job.runs, end, splits),
         };
+        let wants_map = self.worst.wants(job.extents_before);
+        let mut look = |target: &Target, runs: &[FileRange]| {
+            survey(self.backend, target, end, true, runs, wants_map, mapper)
+        };
+        let mut looked = None;
+        if volume.asks_sharing {
+            let runs = cut(true);
+            match look(&target, &runs) {
+                Ok(survey) => {
+                    target.is_shared = Some(survey.is_shared);
+                    looked = Some((runs, survey));
+                }
+                Err(refusal) => return finished(job, refusal.into()),
+            }
+        }
+        let engine = match volume.choose(&target) {
+            Ok(engine) => engine,
+            Err(reason) => return finished(job, reason),
+        };
+        let runs = cut(volume.engine(engine).splits());
         if runs.is_empty() && !reclaims {
             return finished(job, Reason::Skip(SkipReason::OutOfRange));
         }
-        let wants_map = self.worst.wants(job.extents_before);
-        let looked = survey(self.backend, &target, end, true, &runs, wants_map, mapper);
+        let looked = match looked {
+            Some((of, survey)) if of == runs => Ok(survey),
+            _ => look(&target, &runs),
+        };
         let Survey {
             fragments,
             written,

@@ -21,6 +21,8 @@ pub(super) struct FileJob {
     pub(super) id: TargetId,
     pub(super) fs: Arc<str>,
     pub(super) extents_before: u64,
+    /// See [`FilePlan::named`].
+    pub(super) named: Option<Arc<[u64]>>,
     /// The ranges to move.
     pub(super) runs: Box<[FileRange]>,
     pub(super) cost: Bytes,
@@ -58,6 +60,7 @@ impl FileJob {
                 None => Mounts::Cross,
             },
             born: plan.born,
+            named: plan.named,
             path: plan.path,
             fs: plan.fs,
             extents_before: plan.extents_before,

@@ -43,6 +43,15 @@ impl Budget {
         // It fails for `None` only.
         let _ = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, settled);
     }
+
+    /// Take as many of these as there are. Returns those that are missing.
+    fn take(&self, bytes: Bytes) -> Bytes {
+        let there = |left: i64| left.clamp(0, signed(bytes));
+        let taken = |left| Some(left - there(left));
+        let before = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        let (Ok(before) | Err(before)) = before;
+        bytes.saturating_sub(Bytes(there(before).cast_unsigned()))
+    }
 }
 
 /// Bytes of a requested budget beyond those that the plans cost, for what other files are read to be compared.
@@ -58,6 +67,13 @@ impl Surplus {
     pub(super) fn reserve(&self, bytes: Bytes, of_plans: &Budget) -> bool {
         let surplus = self.0.as_ref();
         surplus.is_none_or(|surplus| surplus.reserve(bytes) || of_plans.reserve(bytes))
+    }
+
+    /// Take this many, which were used already: those that are missing, from the plans.
+    pub(super) fn take(&self, bytes: Bytes, of_plans: &Budget) {
+        if let Some(surplus) = &self.0 {
+            of_plans.settle(Bytes::ZERO, surplus.take(bytes));
+        }
     }
 
     /// Whether there is a requested budget.
@@ -195,6 +211,25 @@ mod tests {
         assert!(!budget.reserve(Bytes(11)));
         assert!(budget.reserve(Bytes(10)));
         assert!(Budget::new(Bytes(u64::MAX)).reserve(Bytes(u64::MAX)));
+    }
+
+    #[test]
+    fn what_was_used_without_leave_is_missing_for_others() {
+        let (plans, surplus) = (
+            Budget::new(Bytes(100)),
+            Surplus::new(Some(Bytes(150)), Bytes(100)),
+        );
+        surplus.take(Bytes(40), &plans);
+        assert!(surplus.reserve(Bytes(5), &plans));
+        surplus.take(Bytes(35), &plans);
+        assert!(plans.reserve(Bytes(70)) && !plans.reserve(Bytes(1)));
+        surplus.take(Bytes(7), &plans);
+        plans.settle(Bytes(70), Bytes::ZERO);
+        assert!(!plans.reserve(Bytes(64)) && plans.reserve(Bytes(63)));
+        // Without a requested budget reads are not limited.
+        Surplus::new(None, Bytes(100)).take(Bytes::gib(1), &plans);
+        plans.settle(Bytes(63), Bytes::ZERO);
+        assert!(plans.reserve(Bytes(63)));
     }
 
     #[test]

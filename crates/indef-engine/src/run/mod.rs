@@ -14,6 +14,7 @@
 //! Not checked here: whether the new place is better (the engine does, before anything moves) and
 //! whether the plan is wise.
 
+mod along;
 mod backend;
 mod error;
 mod extent_maps;
@@ -57,6 +58,7 @@ pub use options::RunOptions;
 pub use result::{FileResult, Reason, RunResult, Status, StopCause, Totals};
 
 use self::{
+    along::Along,
     backend::{Backend, Kernel},
     extent_maps::Worst,
     file::{Opened, Piece},
@@ -111,6 +113,7 @@ fn run_with(
         files: files as u64,
         bytes,
     });
+    let along = Along::new(&jobs);
     let copier = backend.copier(options.queue_depth);
     let run = Run {
         backend,
@@ -125,6 +128,7 @@ fn run_with(
         pace: Pace::new(options.rate),
         volumes: Volumes::default(),
         worst: Worst::new(options.keep_maps),
+        along,
         longest_lock: AtomicU64::new(0),
         stalls_over_limit: AtomicU64::new(0),
         longest_uncommitted: AtomicU64::new(0),
@@ -232,6 +236,7 @@ impl Run<'_> {
                     fs,
                     engine: None,
                     extents_before: extents,
+                    named: None,
                     skip: None,
                     chunks: Vec::new(),
                 };
@@ -263,7 +268,8 @@ impl Run<'_> {
         }
     }
 
-    fn done(&self, result: FileResult) {
+    fn done(&self, mut result: FileResult) {
+        self.along.tell(&mut result);
         if let Some(Reason::Failed(error)) = &result.reason {
             tracing::error!(path = %result.path.display(), %error, "failed");
         }

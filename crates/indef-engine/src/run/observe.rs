@@ -55,6 +55,8 @@ pub enum RunEvent<'a> {
         /// How many since the last time, over all files.
         bytes: Bytes,
     },
+    /// Other files, perhaps of no plan, got new blocks together with one of the run, as they share them.
+    MovedAlong(&'a [TargetId]),
     /// A file is finished.
     FileDone(&'a FileResult),
     /// No new work is begun any more.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use indef_core::SkipReason;
-use indef_fs::{Beyond, Moved, RangeCopier, Refusal, Step, Target};
+use indef_fs::{Beyond, Moved, RangeCopier, Refusal, Step, Target, TargetId};
 use units::{Bytes, FileRange};
 
 use super::{
@@ -206,6 +206,24 @@ impl Meter<'_, '_> {
         }
     }
 
+    /// Tell the observer of work beyond what ranges cost.
+    fn tell(&self, more: Beyond) {
+        let observer = self.run.observer;
+        if !more.written.is_zero() {
+            observer.on(RunEvent::Progress {
+                bytes: more.written,
+            });
+        }
+        if self.run.surplus.is_limited() {
+            // A resumed run has so much less left.
+            observer.on(RunEvent::Settled {
+                id: self.target.id,
+                reserved: Bytes::ZERO,
+                spent: more.read.saturating_add(more.written),
+            });
+        }
+    }
+
     fn copy_slice(&self, from: &File, to: &File, slice: &mut Vec<FileRange>) -> io::Result<()> {
         let bytes: Bytes = slice.iter().map(|range| range.len).sum();
         if bytes.is_zero() {
@@ -252,24 +270,26 @@ impl RangeCopier for Meter<'_, '_> {
             run.budget.settle(more.written, Bytes::ZERO);
             return Err(SkipReason::OverBudget);
         }
-        if !more.written.is_zero() {
-            run.observer.on(RunEvent::Progress {
-                bytes: more.written,
-            });
-        }
-        if run.surplus.is_limited() {
-            // A resumed run has so much less left.
-            run.observer.on(RunEvent::Settled {
-                id: self.target.id,
-                reserved: Bytes::ZERO,
-                spent: bytes,
-            });
-        }
+        self.tell(more);
         run.pace.wait(bytes, &run.stop);
         match self.is_stopping() {
             true => Err(SkipReason::Stopped),
             false => Ok(()),
         }
+    }
+
+    fn spent(&self, more: Beyond) {
+        let run = self.run;
+        run.budget.settle(Bytes::ZERO, more.written);
+        run.surplus.take(more.read, &run.budget);
+        self.tell(more);
+        run.pace
+            .settle(Bytes::ZERO, more.read.saturating_add(more.written));
+    }
+
+    fn moved_along(&self, files: &[TargetId]) {
+        self.run.along.add(files);
+        self.run.observer.on(RunEvent::MovedAlong(files));
     }
 
     fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> io::Result<()> {

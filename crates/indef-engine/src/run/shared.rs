@@ -8,6 +8,7 @@ use std::sync::{
 use indef_fs::RangeCopier;
 
 use super::{
+    along::Along,
     backend::Backend,
     extent_maps::Worst,
     limits::{Budget, Pace, Stop, Surplus},
@@ -31,6 +32,7 @@ pub(super) struct Run<'a> {
     pub(super) pace: Pace,
     pub(super) volumes: Volumes,
     pub(super) worst: Worst,
+    pub(super) along: Along,
     pub(super) longest_lock: AtomicU64,
     pub(super) stalls_over_limit: AtomicU64,
     pub(super) longest_uncommitted: AtomicU64,

@@ -30,6 +30,8 @@ pub(super) struct Survey {
     pub(super) written: Bytes,
     /// Some data has no place yet (it is being written right now).
     pub(super) unplaced: bool,
+    /// Somebody else has some of it.
+    pub(super) is_shared: bool,
     /// The ranges that were asked about and have data, in order.
     pub(super) ranges: Vec<Judged>,
     /// The map, if it was asked for.
@@ -169,6 +171,7 @@ impl RangePass {
         self.survey.fragments += u64::from(!continues);
         self.survey.written += written(extent);
         self.survey.unplaced |= extent.flags.contains(ExtentFlags::UNPLACED);
+        self.survey.is_shared |= extent.flags.contains(ExtentFlags::SHARED);
         if let Some(map) = &mut self.map {
             map.add(extent, continues);
         }

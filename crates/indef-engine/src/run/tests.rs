@@ -591,6 +591,74 @@ fn what_is_reserved_is_settled() {
 }
 
 #[test]
+fn a_file_that_moved_along_says_so() {
+    let sim = Simulated::new();
+    let plans = [
+        ("leader", 16, BLOCK),
+        ("follower", 8, 2 * BLOCK),
+        ("in-part", 16, 2 * BLOCK),
+        ("contiguous", 8, 2 * BLOCK),
+    ]
+    .map(|(name, fragments, fragment)| sim.file(name, fragments, fragment));
+    let id = |plan: &FilePlan| indef_fs::TargetId {
+        dev: plan.dev,
+        inode: plan.inode,
+    };
+    sim.contiguous("contiguous", FileRange::new(0, 16 * BLOCK));
+    let sharers = plans[1..3].iter().map(id).collect();
+    let leader = plans[0].inode;
+    sim.state.lock().unwrap().sharers.insert(leader, sharers);
+    let alone = RunOptions {
+        jobs: 1,
+        ..options()
+    };
+    let result = sim.run(plans.to_vec(), &alone);
+    let told = |name| {
+        let file = find(&result, name);
+        (file.status, file.reason.clone())
+    };
+    assert_eq!(told("leader"), (Status::Moved, None));
+    let along = (Status::Skipped, skip(SkipReason::MovedAlong));
+    assert_eq!(told("follower"), along);
+    assert_eq!(told("in-part"), (Status::Moved, None));
+    let contiguous = (Status::Skipped, skip(SkipReason::Contiguous));
+    assert_eq!(told("contiguous"), contiguous);
+    assert_eq!(
+        (result.totals.files_moved, result.totals.files_failed),
+        (2, 0)
+    );
+}
+
+#[test]
+fn what_is_read_to_go_back_counts_in_the_budget_and_the_rate() {
+    let sim = Simulated::new();
+    let plans = || {
+        [("goes-back", BLOCK), ("good", 2 * BLOCK)]
+            .map(|(name, fragment)| sim.file(name, 16, fragment))
+            .to_vec()
+    };
+    let run = |budget, rate| {
+        let options = RunOptions {
+            jobs: 1,
+            budget: Some(budget),
+            rate,
+            ..options()
+        };
+        let begun = Instant::now();
+        let result = sim.run(plans(), &options);
+        let back = &find(&result, "goes-back").reason;
+        assert_eq!(*back, skip(SkipReason::HoldersUnknown));
+        (find(&result, "good").reason.clone(), begun.elapsed())
+    };
+    assert_eq!(run(Bytes::mib(16), None).0, None);
+    assert_eq!(run(Bytes::mib(4), None).0, skip(SkipReason::OverBudget));
+    // 8 MiB at 20 MiB/s, less the burst.
+    let (good, time) = run(Bytes::mib(16), Some(Bytes::mib(20)));
+    assert_eq!(good, None);
+    assert!(time >= Duration::from_millis(290), "{time:?}");
+}
+
+#[test]
 fn an_observer_that_panics_ends_the_run_instead_of_hanging_it() {
     let sim = Simulated::new();
     let plans: Vec<_> = (0..20)

@@ -20,6 +20,8 @@ pub(super) struct Volume {
     pub(super) name: Arc<str>,
     /// Those that work on it, best first.
     engines: Vec<Box<dyn Relocator>>,
+    /// One of them takes only files that others share.
+    pub(super) asks_sharing: bool,
     /// The most telling reason of the engines that are not available.
     refusal: Option<Reason>,
     pub(super) room: FreeShare,
@@ -51,11 +53,14 @@ impl Volume {
             queue_depth: options.queue_depth,
             row: options.row,
         };
-        let mut engines = Vec::new();
+        let (mut engines, mut asks_sharing) = (Vec::new(), false);
         let mut refused_engines = Vec::new();
         for kind in kinds {
             match backend.relocator(kind, &fs, &engine_options) {
-                Ok(engine) => engines.push(engine),
+                Ok(engine) => {
+                    engines.push(engine);
+                    asks_sharing |= kind.keeps_sharing() && options.engine.is_none();
+                }
                 Err(refused) => {
                     tracing::info!(engine = %kind, fs = %fs.kind, reason = %refused, "engine is not available");
                     refused_engines.push((kind, Reason::from(refused)));
@@ -75,6 +80,7 @@ impl Volume {
         Ok(Self {
             name: fs.kind.to_string().into(),
             engines,
+            asks_sharing,
             refusal: most_telling(refused_engines.into_iter().map(|(_, reason)| reason)),
             room: FreeShare::new(options.min_free_pct, options.reclaim_ratio.is_some()),
             step_size: OnceLock::new(),
@@ -93,7 +99,8 @@ impl Volume {
                     reason @ (SkipReason::Unsupported | SkipReason::NoEngine | SkipReason::InUse),
                 )) => {
                     tracing::debug!(engine = engine.name(), path = %target.path.display(), %reason, "engine refuses the file");
-                    if first.is_none() || index == 0 {
+                    let nothing_told = [None, Some(Reason::Skip(SkipReason::NoEngine))];
+                    if nothing_told.contains(&first) || index == 0 {
                         first = Some(Reason::Skip(reason));
                     }
                 }

@@ -1,9 +1,7 @@
 //! Parts that the kernel left where they were although it was asked for them, and said nothing.
 //!
-//! On 6.18, for about a second after a balance, one call rewrites only the first cluster of what is in the page
-//! cache, and the next one nothing (seen; the cause is not known). Without the cached pages all of it is rewritten. To
-//! move fragments, that is as good as nothing moved; to give space back, what is written of an extent is lost if the
-//! rest stays.
+//! One cause is that an extent is [not known](super::known). To move fragments, that is as good as nothing moved; to
+//! give space back, what is written of an extent is lost if the rest stays.
 
 use std::io;
 
@@ -15,7 +13,7 @@ use linux_abi::{
 use rustix::fs::{Advice, fadvise};
 use units::FileRange;
 
-use super::{batch::CalledRange, call::interrupted, pieces::still_movable};
+use super::{batch::CalledRange, call::interrupted, known::make_known, pieces::still_movable};
 use crate::Target;
 
 /// Rewrite what of a part lies where it was, by the map of `now`, which is written back. What cannot be rewritten stays.
@@ -31,8 +29,11 @@ pub(super) fn rewrite_again(
         }
         let (start, len) = (range.start.get(), range.len.get());
         let length = std::num::NonZeroU64::new(len);
-        // Clean pages only.
-        fadvise(&target.file, start, length, Advice::DontNeed)?;
+        if let Err(error) = make_known(target, range) {
+            tracing::debug!(%error, "an extent is made known by reading its pages again");
+            // Clean ones that nobody has mapped.
+            fadvise(&target.file, start, length, Advice::DontNeed)?;
+        }
         let (flags, compression) = (part.way.flags(), part.way.compression());
         match defrag_range(&target.file, start, len, flags, threshold, compression) {
             Err(error) if !interrupted(&error) => return Err(error),

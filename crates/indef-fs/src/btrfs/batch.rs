@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use indef_core::layout::Layout;
+use indef_core::layout::{Extent, Layout};
 use units::{Bytes, FileRange};
 
-use super::compression::CompressionWay;
+use super::{call::CALL, compression::CompressionWay};
 use crate::{CacheRecord, Target};
 
 /// A part of a piece inside a batch.
@@ -17,6 +17,20 @@ pub(super) struct CalledRange {
     pub(super) before: Layout,
     pub(super) mapped: Instant,
     pub(super) cached: CacheRecord,
+}
+
+impl CalledRange {
+    /// The way of the call for `len` bytes from `at` on: none of it writes back before the last one, so that the allocator
+    /// sees all of it.
+    pub(super) fn way_of(&self, at: Bytes, len: Bytes) -> CompressionWay {
+        let is_last = at + len >= self.range.len;
+        // Before an extent of the greatest length the kernel leaves one out.
+        let is_small = |extent: &Extent| extent.len < CALL;
+        match !is_last && self.before.extents().iter().all(is_small) {
+            true => self.way.with_more_to_come(),
+            false => self.way,
+        }
+    }
 }
 
 /// Ranges that are moved, written back and checked together.

@@ -12,6 +12,9 @@ use units::{Bytes, FileOffset, Nanos};
 use super::{compression::CompressionWay, pieces::CLUSTER};
 use crate::{Moved, Refusal, Target};
 
+/// One ioctl rewrites at most this much, so that reading ahead goes on in between.
+pub(super) const CALL: Bytes = Bytes::mib(2);
+
 /// How much of `rest` the next ioctl gets. Before 6.17 the kernel leaves an extent alone that is
 /// the only one of its cluster and that no neighbour follows: with the odd length first, the last
 /// cluster is a full one.

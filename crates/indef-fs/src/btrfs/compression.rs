@@ -42,6 +42,15 @@ pub(super) enum CompressionWay {
 }
 
 impl CompressionWay {
+    /// The way of a call that more of the same follow, all of small extents: the kernel leaves none of these out, and where
+    /// the flag against compression changes nothing it is not worth its price, as a call with it writes back (6.18).
+    pub(super) const fn with_more_to_come(self) -> Self {
+        match self {
+            Self::Every => Self::Plain,
+            way => way,
+        }
+    }
+
     /// The ioctl's flags.
     pub(super) fn flags(self) -> DefragFlags {
         match self {
@@ -195,6 +204,12 @@ mod tests {
             assert!(way.flags().contains(DefragFlags::START_IO), "{way:?}");
         }
         assert_eq!(level.compression(), Some((Compression::Zstd, 3)));
+        // Also where more is to come.
+        for way in [CompressionWay::Uncompressed, level, default] {
+            assert_eq!(way.with_more_to_come(), way);
+        }
+        let more = CompressionWay::Every.with_more_to_come();
+        assert_eq!(more, CompressionWay::Plain);
         assert!(!default.flags().contains(DefragFlags::COMPRESS_LEVEL));
     }
 }

@@ -16,8 +16,11 @@ use std::{
 };
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
-use linux_abi::btrfs::{FileExtent, FileExtents, FileItem, InodeItem, Place};
-use rustix::fs::FileType;
+use linux_abi::{
+    btrfs::{FileExtent, FileExtents, FileItem, InodeItem, Place},
+    handle::{self, FileHandle},
+};
+use rustix::fs::{FileType, OFlags};
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
@@ -28,6 +31,7 @@ use crate::{
     Filesystem,
     inodes::{Expected, InodeFacts, InodePlace, Window, hides_files},
     map::join_encoded,
+    root::reopen,
 };
 
 /// The first inode number of a file.
@@ -86,36 +90,55 @@ impl Run {
 
 /// A file, or something else that has an inode.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    inode: u64,
+pub(super) struct Known {
+    pub(super) inode: u64,
     /// `None` if what was read begins after it.
-    item: Option<InodeItem>,
+    pub(super) item: Option<InodeItem>,
+    /// A directory that has a name of it.
+    pub(super) parent: Option<u64>,
     /// Its first extent among those that were read, and how many follow with it.
     first: usize,
-    extents: usize,
+    pub(super) extents: usize,
     /// All of its extents, where they are one run.
     run: Option<Run>,
     /// Each extent is referred to as a whole.
-    reaches_all: bool,
+    pub(super) reaches_all: bool,
 }
 
 /// Files in the order of the tree.
 #[derive(Debug, Default)]
-struct Files {
-    known: Vec<Known>,
+pub(super) struct Files {
+    pub(super) known: Vec<Known>,
     extents: Vec<FileExtent>,
 }
 
 impl Files {
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.known.clear();
         self.extents.clear();
     }
 
+    /// Whether all data of a file lies in the tree.
+    pub(super) fn is_inline(&self, known: &Known) -> bool {
+        let first = self.extents.get(known.first);
+        known.extents == 1
+            && first
+                .is_some_and(|it| it.len == 0 && it.backing.is_none() && it.place == Place::Other)
+    }
+
+    /// Whether all of a file is one run, from its beginning to its end.
+    pub(super) fn is_one_run(known: &Known, size: u64, allocated: u64) -> bool {
+        let run = known.run;
+        run.is_some_and(|run| run_layout(run, size, allocated).is_some())
+    }
+
     /// Add the next item in the order of the tree.
-    fn add(&mut self, item: FileItem) {
+    pub(super) fn add(&mut self, item: FileItem) {
         match item {
             FileItem::Inode(item) => self.of(item.inode).item = Some(item),
+            FileItem::Named { inode, parent } => {
+                self.of(inode).parent.get_or_insert(parent);
+            }
             FileItem::Extent(extent) => {
                 let known = self.of(extent.inode);
                 known.run = match (known.extents, known.run) {
@@ -136,6 +159,7 @@ impl Files {
             self.known.push(Known {
                 inode,
                 item: None,
+                parent: None,
                 first: self.extents.len(),
                 extents: 0,
                 run: None,
@@ -191,6 +215,40 @@ impl TreeInodes {
                 false => Held::open(&file),
             },
         })
+    }
+
+    /// Open a file by its number, so that no path has to be found.
+    pub(crate) fn open_file(&self, inode: u64) -> Option<OwnedFd> {
+        let mut generation = None;
+        let note = |item: FileItem| match item {
+            FileItem::Inode(item) if item.inode == inode => generation = Some(item.generation),
+            _ => {}
+        };
+        FileExtents::new().read(&self.within, inode, 1, note).ok()?;
+        let handle = FileHandle::Btrfs {
+            inode,
+            subvolume: self.subvolume.number(),
+            // The kernel compares the lower half (fs/btrfs/inode.c, `btrfs_read_locked_inode`, v6.18).
+            generation: generation? as u32,
+        };
+        // As a walk opens it: for a short time, a lease is waited for.
+        let named = handle::open(&self.within, handle).ok()?;
+        reopen(named, OFlags::RDONLY | OFlags::NOATIME).ok()
+    }
+
+    /// A file or directory in the subvolume.
+    pub(super) fn within(&self) -> &OwnedFd {
+        &self.within
+    }
+
+    /// Its number.
+    pub(super) fn subvolume(&self) -> u64 {
+        self.subvolume.number()
+    }
+
+    /// The space that tells whether something waits.
+    pub(super) fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
     }
 
     /// Whether the tree has everything of every file, right now. Changes at any moment, so it is to be

@@ -22,6 +22,7 @@
 //!   data that was written there through the other one (seen on 6.18; it is so without us, too,
 //!   when a clone is punched or removed).
 //! - **Compression is kept**: see [`compression`].
+//! - **Commits in between.** What a move gives up costs a commit more than the move: see [`commits`].
 //! - **Never worse.** A file system without room in one piece could give more fragments than there
 //!   were; see [`space`], and the result of each batch is compared.
 //!
@@ -38,9 +39,11 @@
 mod again;
 mod batch;
 mod call;
+mod commits;
 mod compression;
 mod held;
 mod inodes;
+mod known;
 mod pieces;
 mod reader;
 mod relocation;
@@ -48,16 +51,20 @@ mod settled;
 mod share;
 mod sharing;
 mod space;
+mod whole;
 
 use indef_core::SkipReason;
 
 use crate::{
-    CountedRange, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target,
+    CountedRange, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation, Relocator,
+    Target,
 };
+use commits::Commits;
 pub(crate) use held::partly_reached;
 pub(crate) use inodes::{Chunk, TreeInodes};
 use relocation::BtrfsRelocation;
 pub(crate) use share::BtrfsShareRange;
+pub use whole::{Change, Folders, Numbered, SubvolumeFiles, TreeChunk};
 
 /// Whether the kernel rewrites each part of a file that it is asked for. Before 6.17 it leaves out the last extent before
 /// a hole and the last of all (`defrag_collect_targets`, fs/btrfs/defrag.c): the other parts of an extent would be
@@ -73,6 +80,7 @@ pub(crate) struct BtrfsDefragRange {
     fs: Filesystem,
     allow_unshare: bool,
     reclaim: bool,
+    commits: Commits,
 }
 
 impl BtrfsDefragRange {
@@ -81,6 +89,7 @@ impl BtrfsDefragRange {
             fs: fs.clone(),
             allow_unshare: options.allow_unshare && !options.reclaim,
             reclaim: options.reclaim,
+            commits: Commits::of(fs),
         }
     }
 }
@@ -108,11 +117,16 @@ impl Relocator for BtrfsDefragRange {
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         self.admit(target)?;
         Ok(Box::new(BtrfsRelocation::begin(
-            &self.fs,
+            (&self.fs, &self.commits),
             self.allow_unshare,
             self.reclaim,
             target,
             ranges,
         )?))
+    }
+
+    fn settle(&self) -> Result<(), FsError> {
+        self.commits.wait();
+        Ok(())
     }
 }

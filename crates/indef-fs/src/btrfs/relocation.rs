@@ -3,6 +3,7 @@
 //! ```text
 //! window ──▶ batch k+1: being read ahead   │ batch k: ioctl, ioctl, … ──▶ writeback
 //!                                          │ batch k−1: writeback over? compare, restore cache
+//!                                          │ after some of these: begin a commit
 //! ```
 //!
 //! A window of up to 32 MiB of ranges is mapped at a time, so that memory does not grow with the
@@ -30,9 +31,11 @@ use units::{Bytes, FileOffset, FileRange};
 use super::{
     again::rewrite_again,
     batch::{Batch, CalledRange, Defragmented, moved_bytes},
-    call::{Recent, interrupted, locked, piece_of, refuse},
-    compression::Rules,
-    pieces::{RewritePiece, movable, reclaimable, still_movable},
+    call::{CALL, Recent, interrupted, locked, piece_of, refuse},
+    commits::Commits,
+    compression::{CompressionWay, Rules},
+    known::make_known,
+    pieces::{CLUSTER, RewritePiece, movable, reclaimable, still_movable},
     reader::Prefetch,
     space::{LEAST_RESERVE, RESERVE, Room, amount, room},
 };
@@ -54,8 +57,6 @@ const FACTOR: u64 = 4;
 const WINDOW: Bytes = Bytes::mib(32);
 /// A map older than this is looked at again before data is moved.
 const FRESH: Duration = Duration::from_millis(500);
-/// One ioctl rewrites at most this much, so that reading ahead goes on in between.
-const CALL: Bytes = Bytes::mib(2);
 /// Read ahead of the ioctl by this much.
 const AHEAD: Bytes = Bytes::mib(8);
 /// One advice to read ahead.
@@ -70,6 +71,7 @@ const INTERRUPTS: u32 = 1000;
 /// See [`crate::Relocator::begin`].
 pub(super) struct BtrfsRelocation<'a> {
     target: &'a Target,
+    commits: &'a Commits,
     mapper: Mapper,
     reader: Prefetch,
     rules: Rules,
@@ -125,7 +127,7 @@ fn map_around(
 impl<'a> BtrfsRelocation<'a> {
     /// Map until there is something to move; or say why there is nothing.
     pub(super) fn begin(
-        fs: &Filesystem,
+        (fs, commits): (&Filesystem, &'a Commits),
         allow_unshare: bool,
         reclaim: bool,
         target: &'a Target,
@@ -138,6 +140,7 @@ impl<'a> BtrfsRelocation<'a> {
         let mut new = Self {
             reader: Prefetch::new(&target.file, total > AHEAD),
             target,
+            commits,
             mapper: Mapper::default(),
             rules: Rules::of(fs, target),
             allow_unshare,
@@ -411,6 +414,22 @@ impl<'a> BtrfsRelocation<'a> {
                 return self.rewrite_failed(reason.into());
             }
         }
+        if self.at.1.is_zero() && range.len > CLUSTER && range.end().get() >= self.target.size.get()
+        {
+            // Without it some of the end may stay.
+            if let Err(error) = make_known(self.target, range) {
+                tracing::debug!(%error, "the kernel may not know where the end of the file lies");
+            }
+        }
+        let way = match self.reclaim {
+            // Nothing may stay, or nothing comes free.
+            true => way,
+            false => part.way_of(self.at.1, len),
+        };
+        if way == CompressionWay::Every && !self.at.1.is_zero() {
+            // The call would write all of it, and its time tell nothing of locks.
+            self.write_back(FileRange::between(range.start, start))?;
+        }
         let begun = Instant::now();
         let result = defrag_range(
             &self.target.file,
@@ -457,6 +476,13 @@ impl<'a> BtrfsRelocation<'a> {
         Ok(Moved::default())
     }
 
+    /// Start to write back a range that is rewritten.
+    fn write_back(&self, range: FileRange) -> Result<(), Refusal> {
+        let (start, len) = (range.start.get(), range.len.get());
+        let started = start_writeback(&self.target.file, start, len);
+        Ok(started.map_err(|error| self.target.error("write moved data back", None, error))?)
+    }
+
     /// Start the writeback of the first open batch, which is rewritten, and look at the outcome of
     /// the one before.
     fn close_batch(&mut self) -> Result<Moved, Refusal> {
@@ -467,15 +493,10 @@ impl<'a> BtrfsRelocation<'a> {
         self.at = (0, Bytes::ZERO);
         self.rewritten = self.rewritten.saturating_sub(batch.len());
         self.read = self.read.saturating_sub(batch.len());
-        let started = batch.parts.iter().try_for_each(|part| {
-            start_writeback(
-                &self.target.file,
-                part.range.start.get(),
-                part.range.len.get(),
-            )
-        });
+        let parts = batch.parts.iter();
+        let started = { parts }.try_for_each(|part| self.write_back(part.range));
         let before = self.writing.replace(batch);
-        started.map_err(|error| self.target.error("write moved data back", None, error))?;
+        started?;
         before.map_or(Ok(Moved::default()), |batch| self.settle(batch, false))
     }
 
@@ -507,7 +528,10 @@ impl<'a> BtrfsRelocation<'a> {
         batch.restore_cache(self.target);
         waited.map_err(|error| self.target.error("write moved data back", None, error))?;
         let outcome = compared?;
-        self.moved_any |= !outcome.relocated.is_zero();
+        if !outcome.relocated.is_zero() {
+            self.moved_any = true;
+            self.commits.give_up(self.target, outcome.before);
+        }
         let at_most = match self.reclaim {
             // Space is worth a few.
             true => outcome.before * 2 + 4,

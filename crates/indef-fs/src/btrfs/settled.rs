@@ -10,7 +10,7 @@
 use std::{
     fs::File,
     os::{fd::AsFd, unix::fs::FileExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use linux_abi::btrfs::fsid;
@@ -26,17 +26,7 @@ pub(super) struct Held {
 impl Held {
     /// `None` where the kernel does not tell, as for data and metadata in the same block groups.
     pub(super) fn open(file: impl AsFd) -> Option<Self> {
-        let uuid = fsid(file).ok()?;
-        let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        let name = [
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..],
-        ]
-        .join("-");
-        let folder = Path::new("/sys/fs/btrfs").join(name).join("allocation");
+        let folder = folder(&fsid(file).ok()?).join("allocation");
         let open = |name: &str| File::open(folder.join(name)).ok();
         Some(Self {
             data: open("data/bytes_may_use")?,
@@ -45,11 +35,34 @@ impl Held {
         })
     }
 
+    /// Bytes of data that may wait for their place.
+    pub(super) fn data_bytes(&self) -> Option<u64> {
+        number(&self.data)
+    }
+
     /// Whether nothing waits right now.
     pub(super) fn is_nothing(&self) -> bool {
         let reserve = number(&self.reserve);
         number(&self.data) == Some(0) && reserve.is_some() && number(&self.metadata) == reserve
     }
+}
+
+/// The folder of a mounted file system in sysfs.
+pub(super) fn folder(fsid: &[u8; 16]) -> PathBuf {
+    let hex = hex(fsid);
+    let name = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-");
+    Path::new("/sys/fs/btrfs").join(name)
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The number in a file of sysfs, which is made anew for each read from its beginning.

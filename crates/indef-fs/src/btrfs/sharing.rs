@@ -33,6 +33,11 @@ impl Subvolume {
         }
     }
 
+    /// The number of its tree.
+    pub(super) const fn number(&self) -> u64 {
+        self.0
+    }
+
     /// The transaction of its last snapshot.
     pub(super) fn last_snapshot(&self, within: &OwnedFd) -> Option<u64> {
         last_snapshot(within, self.0).ok()?

@@ -1,8 +1,8 @@
 //! The unlinked file whose blocks are swapped in.
 //!
 //! Where the device's rows are known, a donor in one piece is lengthened until a part of it begins with
-//! a row, and what lies before that is given back before anything is moved. Nothing more is written for
-//! it.
+//! a row, and what lies before and behind that is given back before anything is moved. Nothing more is
+//! written for it.
 
 use std::{fs::File, io, path::PathBuf};
 
@@ -142,8 +142,7 @@ impl Donor {
         let file = create(target, fallbacks)?;
         fallocate(&file, FallocateFlags::empty(), 0, len.get())
             .map_err(|errno| refuse(target, "allocate new blocks", errno))?;
-        let whole = FileRange::new(0, len.get());
-        let fragments = map(&file, &target.path, whole, false, mapper)?.fragments();
+        let fragments = map(&file, &target.path, whole(len), false, mapper)?.fragments();
         Ok(Self {
             file,
             fragments,
@@ -159,46 +158,88 @@ impl Donor {
         mapper: &mut Mapper,
     ) -> Result<(), Refusal> {
         self.resize(target, len)?;
-        let whole = FileRange::new(0, len.get());
-        self.fragments = map(&self.file, &target.path, whole, false, mapper)?.fragments();
+        self.fragments = map(&self.file, &target.path, whole(len), false, mapper)?.fragments();
         Ok(())
     }
 
-    /// Let a donor in one piece begin with a row: allocate as much after it as lies before that, and
-    /// give the first bytes back. `false` where the blocks after it are not to be had; it is as before
-    /// then, and only blocks that lie after it were freed.
+    /// Let a donor in one piece begin with a row: allocate as much after it as lies before that, and give the first
+    /// bytes back. Where the blocks after it are not to be had, another one is allocated that is longer by a row, and
+    /// cut at both ends. `false` where that is not in one piece either; it is as before then, and only blocks that
+    /// others can have were freed.
     pub(super) fn shift_to(
         &mut self,
         row: Row,
         target: &Target,
+        fallbacks: &[PathBuf],
         mapper: &mut Mapper,
     ) -> Result<bool, Refusal> {
         let len = self.len(target)?;
-        let mut look = |len: Bytes| {
-            let whole = FileRange::new(0, len.get());
-            map(&self.file, &target.path, whole, false, mapper)
-        };
-        let Some(first) = look(len)?.extents().first().map(|extent| extent.phys) else {
+        let Some(base) = self.before_row(row, target, mapper)? else {
             return Ok(false);
         };
-        let base = row.shift(first, FileOffset(0));
         if base.is_zero() {
             return Ok(true);
         }
-        // The kernel swaps blocks that lie alike in their pages.
-        if !base.get().is_multiple_of(page().get()) || !has_plenty(&self.file, base) {
+        if !has_plenty(&self.file, base) {
             return Ok(false);
         }
         let grown = fallocate(&self.file, FallocateFlags::empty(), len.get(), base.get());
-        if grown.is_err() || look(len + base)?.fragments() != 1 {
-            self.resize(target, len)?;
+        let grown = match grown {
+            Ok(()) => map(&self.file, &target.path, whole(len + base), false, mapper)?.fragments(),
+            Err(_) => 0,
+        };
+        if grown == 1 {
+            self.start_at(base, target)?;
+            return Ok(true);
+        }
+        self.resize(target, len)?;
+        if !has_plenty(&self.file, len + row.bytes) {
             return Ok(false);
         }
-        let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
-        fallocate(&self.file, flags, 0, base.get())
-            .map_err(|errno| refuse(target, "give back new blocks", errno))?;
-        self.base = base;
+        // The blocks of this one stay taken meanwhile: they would be found again.
+        let mut longer = match Self::try_once(target, fallbacks, len + row.bytes, mapper) {
+            Ok(longer) if longer.fragments == 1 => longer,
+            Ok(_) | Err(Refusal::Skip(_)) => return Ok(false),
+            Err(failed) => return Err(failed),
+        };
+        let Some(base) = longer.before_row(row, target, mapper)? else {
+            return Ok(false);
+        };
+        longer.start_at(base, target)?;
+        longer.resize(target, base + len)?;
+        *self = longer;
         Ok(true)
+    }
+
+    /// Bytes of a donor in one piece before the first place that begins with a row. `None` where there is none.
+    fn before_row(
+        &self,
+        row: Row,
+        target: &Target,
+        mapper: &mut Mapper,
+    ) -> Result<Option<Bytes>, Refusal> {
+        let layout = map(
+            &self.file,
+            &target.path,
+            whole(self.len(target)?),
+            false,
+            mapper,
+        )?;
+        let first = layout.extents().first().map(|extent| extent.phys);
+        let base = first.map(|first| row.shift(first, FileOffset(0)));
+        // The kernel swaps blocks that lie alike in their pages.
+        Ok(base.filter(|base| base.get().is_multiple_of(page().get())))
+    }
+
+    /// Give back the first `base` bytes.
+    fn start_at(&mut self, base: Bytes, target: &Target) -> Result<(), Refusal> {
+        if !base.is_zero() {
+            let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+            fallocate(&self.file, flags, 0, base.get())
+                .map_err(|errno| refuse(target, "give back new blocks", errno))?;
+        }
+        self.base = base;
+        Ok(())
     }
 
     /// Bytes from its beginning to its end.
@@ -211,6 +252,10 @@ impl Donor {
         let fail = |error| target.error("give back new blocks", None, error);
         Ok(self.file.set_len(len.get()).map_err(fail)?)
     }
+}
+
+fn whole(len: Bytes) -> FileRange {
+    FileRange::new(0, len.get())
 }
 
 /// Whether there is so much free space that the allocator may be asked for `len` bytes more than are
@@ -281,7 +326,7 @@ pub(super) fn refuse(target: &Target, operation: &'static str, errno: Errno) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::MetadataExt};
 
     use linux_abi::fsxattr::Flags;
     use rustix::fs::{Mode, fchmod};
@@ -289,6 +334,12 @@ mod tests {
     use units::PhysRange;
 
     use super::*;
+
+    /// A file system that can be filled up.
+    fn small() -> Option<ScratchFs> {
+        let builder = ScratchFs::builder("ext4", Bytes::mib(64));
+        require(builder.mkfs_args(["-m", "0"]).build())
+    }
 
     fn target_in(scratch: &ScratchFs) -> Target {
         let path = scratch.path().join("file");
@@ -300,10 +351,7 @@ mod tests {
     /// A donor is kept, whatever became of it: what it holds outside of the region is missing elsewhere for nothing.
     #[test]
     fn loop_a_donor_that_found_no_place_holds_nothing() {
-        let built = ScratchFs::builder("ext4", Bytes::mib(64))
-            .mkfs_args(["-m", "0"])
-            .build();
-        let Some(scratch) = require(built) else {
+        let Some(scratch) = small() else {
             return;
         };
         let target = target_in(&scratch);
@@ -347,6 +395,62 @@ mod tests {
                 drop(kept);
                 scratch.sync().unwrap();
             }
+        }
+    }
+
+    /// Free space as long as the donor, with used blocks behind it, and more of it elsewhere.
+    #[test]
+    fn loop_a_donor_that_cannot_grow_begins_with_a_row_elsewhere() {
+        let Some(scratch) = small() else {
+            return;
+        };
+        let target = target_in(&scratch);
+        let full = File::create(scratch.path().join("full")).unwrap();
+        let size = scratch.free().unwrap().get() - (1 << 20);
+        fallocate(&full, FallocateFlags::empty(), 0, size).unwrap();
+        let rest = File::create(scratch.path().join("rest")).unwrap();
+        let punch = |at: u64, len: u64| {
+            let punch = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+            fallocate(&full, punch, at, len).unwrap();
+            scratch.sync().unwrap();
+        };
+        // All that is free but one hole.
+        let mut end = 0;
+        while fallocate(&rest, FallocateFlags::empty(), end, 4096).is_ok() {
+            end += 4096;
+        }
+        let len = Bytes(257 << 12);
+        punch(8 << 20, len.get());
+        let mapper = &mut Mapper::default();
+        let donor = Donor::try_once(&target, &[], len, mapper).unwrap();
+        assert_eq!(donor.fragments, 1);
+        punch(16 << 20, 32 << 20);
+        for row in [64 << 10, 256 << 10, 1 << 20] {
+            // Never where the donor is: that is in no row's beginning, whatever the file system put first.
+            let layout = map(&donor.file, &target.path, whole(len), false, mapper).unwrap();
+            let first = layout.extents()[0].phys;
+            let row = Row {
+                bytes: Bytes(row),
+                origin: first + Bytes(8192),
+            };
+            let mut moved = Donor {
+                file: donor.file.try_clone().unwrap(),
+                ..donor
+            };
+            assert!(
+                moved.shift_to(row, &target, &[], mapper).unwrap(),
+                "{row:?}"
+            );
+            let part = FileRange::new(moved.base.get(), len.get());
+            let layout = map(&moved.file, &target.path, part, false, mapper).unwrap();
+            assert_eq!(layout.fragments_in(part), 1);
+            let first = layout.clipped(part).next().unwrap();
+            assert_eq!(first.file, part.start);
+            assert_eq!(row.shift(first.phys, FileOffset(0)), Bytes::ZERO);
+            // No more is held than is needed.
+            let held = moved.file.metadata().unwrap();
+            assert_eq!((held.blocks() * 512, held.len()), (len.get(), part.end().0));
+            assert_eq!(donor.len(&target).unwrap(), len);
         }
     }
 

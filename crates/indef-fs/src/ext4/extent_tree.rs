@@ -9,14 +9,22 @@
 //! Nodes that are read while extents move between them could still tell different moments. So their extents
 //! must be in order; and a scan's answer is of some moment of the scan in any case.
 
-use std::{fs::File, os::unix::fs::FileExt};
+use std::{fs::File, num::NonZero, os::unix::fs::FileExt};
 
 use indef_core::layout::{Extent, ExtentFlags};
-use linux_abi::ext4::disk::{ExtentEntry, ExtentNode, Incompat, Inode, RoCompat, SuperBlock};
+use linux_abi::{
+    cache::cachestat,
+    ext4::disk::{ExtentEntry, ExtentNode, Incompat, Inode, RoCompat, SuperBlock},
+};
+use rustix::fs::{Advice, fadvise};
 use units::{Bytes, FileOffset, PhysOffset};
 
 /// Nodes of an extent tree: of some 80,000 extents with blocks of 4 KiB. Larger ones are mapped.
 const MOST_NODES: usize = 256;
+/// Fewer are read as they are needed.
+const FEW: usize = 8;
+/// Of so many it is asked whether they are in memory.
+const SAMPLES: usize = 16;
 
 /// The seed of a file system's checksums; `None` if its metadata has none.
 pub(super) fn checksum_seed(superblock: &SuperBlock) -> Option<u32> {
@@ -32,6 +40,29 @@ pub(super) fn checksum_seed(superblock: &SuperBlock) -> Option<u32> {
 /// CRC-32C as ext4 has it: neither begun nor ended with an inversion.
 fn checksum(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
+}
+
+/// Have the device read these blocks, unless all that are looked at are in memory.
+pub(super) fn prefetch(device: &File, block_size: u64, mut blocks: Vec<u64>) {
+    let in_memory = |block: &u64| is_in_memory(device, block_size, *block);
+    let step = blocks.len().div_ceil(SAMPLES).max(1);
+    if blocks.len() < FEW || blocks.iter().step_by(step).all(in_memory) {
+        return;
+    }
+    blocks.sort_unstable();
+    for run in blocks.chunk_by(|one, next| next - one <= 1) {
+        if let (Some(first), Some(last)) = (run.first(), run.last()) {
+            let length = (last - first + 1).saturating_mul(block_size);
+            let place = first.saturating_mul(block_size);
+            let _ = fadvise(device, place, NonZero::new(length), Advice::WillNeed);
+        }
+    }
+}
+
+/// Whether a block is in memory, where the kernel tells (since Linux 6.5).
+fn is_in_memory(device: &File, block_size: u64, block: u64) -> bool {
+    let found = cachestat(device, block.saturating_mul(block_size), 1);
+    found.is_ok_and(|found| found.nr_cache > 0)
 }
 
 /// Reads nodes of extent trees.
@@ -113,6 +144,38 @@ impl TreeReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loop_blocks_that_are_apart_are_read_together() {
+        scratch_fs::undisturbed(blocks_that_are_apart_are_read_together);
+    }
+
+    fn blocks_that_are_apart_are_read_together() {
+        let made = scratch_fs::ScratchFs::builder("ext4", Bytes::mib(64)).build();
+        let Some(scratch) = scratch_fs::require(made) else {
+            return;
+        };
+        let root = File::open(scratch.path()).unwrap();
+        let fs = crate::detect(&root, scratch.path()).unwrap();
+        let device = File::open(fs.mount.unwrap().source).unwrap();
+        if cachestat(&device, 0, 1).is_err() {
+            scratch_fs::skip("the kernel does not tell what is in memory");
+            return;
+        }
+        let blocks: Vec<u64> = (8000..).step_by(100).take(40).collect();
+        let are_there = |blocks: &[u64]| {
+            let there = |block: &&u64| is_in_memory(&device, 4096, **block);
+            blocks.iter().filter(there).count()
+        };
+        assert_eq!(are_there(&blocks), 0);
+        // A few are read when they are needed.
+        prefetch(&device, 4096, blocks[..FEW - 1].to_vec());
+        assert_eq!(are_there(&blocks), 0);
+        prefetch(&device, 4096, blocks.clone());
+        assert_eq!(are_there(&blocks), blocks.len());
+        let between: Vec<u64> = blocks.iter().map(|block| block + 50).collect();
+        assert_eq!(are_there(&between), 0);
+    }
 
     #[test]
     fn checksums_are_those_of_ext4() {

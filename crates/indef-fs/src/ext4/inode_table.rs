@@ -30,7 +30,7 @@ use indef_core::layout::{Extent, Layout};
 use linux_abi::ext4::disk::{GroupDesc, Incompat, Inode, InodeExtra, InodeFlags, SuperBlock};
 use units::{Bytes, FileOffset, FileRange};
 
-use super::extent_tree::{TreeReader, checksum_seed};
+use super::extent_tree::{TreeReader, checksum_seed, prefetch};
 use crate::{
     Filesystem, FsKind,
     device::BlockDevice,
@@ -152,6 +152,19 @@ impl InodeTables {
         let facts = inode.and_then(|inode| self.facts(number, inode, &mut node));
         chunk.node = node;
         facts
+    }
+
+    /// Have the device read the extent trees of these files, in the order of their numbers, as far as they are not in
+    /// memory: it gets many requests at once, and not one for each file that is looked at.
+    pub(crate) fn prefetch(&self, numbers: impl Iterator<Item = u64>, chunk: &mut Chunk) {
+        let mut blocks = Vec::new();
+        for number in numbers {
+            let inode = self.inode(number, chunk).and_then(Inode::first_of);
+            let root = inode.filter(|inode| has_extents(inode));
+            let root = root.and_then(|inode| inode.extents.node());
+            blocks.extend(root.into_iter().flat_map(|root| root.children()));
+        }
+        prefetch(&self.device, self.block_size, blocks);
     }
 
     fn facts(&self, number: u64, inode: &Inode, node: &mut Vec<u8>) -> Option<InodeFacts> {

@@ -25,6 +25,7 @@
 
 mod donor;
 mod extent_tree;
+mod folios;
 mod inode_table;
 mod piece;
 mod queue;

@@ -5,11 +5,19 @@
 //! only one that holds the file's locks; it finds its pages in memory, so that it waits for
 //! nothing.
 //!
-//! Linux 6.16 to 6.18 move a page at a time, but may have the file cached in large folios. Moving a
-//! page makes its folio dirty, and a dirty folio cannot let go of its mapping for the next page
-//! before a journal commit, for which the kernel waits under the locks. So cached data is dropped
-//! first and read again as single pages. Data that cannot be dropped, since it is mapped, is moved
-//! page by page, and each page is written back before the next one is moved: a clean folio lets go.
+//! Linux 6.16 and newer may have the file cached in large folios. Before 6.19 they move a page at a
+//! time, since then what an extent and a folio have in common (fs/ext4/move_extent.c). Either way a
+//! move makes its folio dirty, and a dirty folio cannot let go of its mapping for the next move
+//! before a journal commit, for which the kernel waits under the locks: one for each fragment that
+//! does not end with its folio. So where files are cached in large folios at all
+//! ([`folios`](super::folios)), cached data is dropped first and read again as single pages, each of
+//! which is moved once. Data that cannot be dropped, since it is mapped, is moved page by page, and
+//! each page is written back before the next one is moved: a clean folio lets go.
+//!
+//! From 6.19 on the kernel also makes a folio as large as the extent for data that is not cached, reads
+//! it under the locks, each block with a request of its own, and moves it at once. Large fragments are
+//! then fewer steps for whoever does not read ahead. Leaving such to the kernel is not done: it pays
+//! only where the file and its donor begin alike, and where the kernel is known to move whole folios.
 
 use std::{
     cell::RefCell,
@@ -180,7 +188,9 @@ impl<'a> DonorPiece<'a> {
             return Ok(());
         };
         let record = CacheRecord::of(self.target, hull);
-        let careful = record.any() && self.shared.small_folios && !self.prepare(record.range());
+        let careful = record.any()
+            && self.shared.caches_large_folios(self.target)
+            && !self.prepare(record.range());
         self.windows.push_back(Window {
             record,
             left,
@@ -358,7 +368,7 @@ impl<'a> DonorPiece<'a> {
     fn calm_down(&self, part: FileRange) {
         std::thread::sleep(Duration::from_millis(u64::from(self.busy)));
         let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
-        if self.shared.small_folios {
+        if self.shared.caches_large_folios(self.target) {
             self.drop_cached(part.align_outward(self.page));
             read_ahead(&self.target.file, part);
         }

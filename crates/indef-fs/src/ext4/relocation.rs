@@ -150,6 +150,8 @@ impl<'a> Ext4Relocation<'a> {
                     for (range, _) in &group {
                         self.pass_whole(*range);
                     }
+                    // Told if nothing of it can be moved: it is cut off meanwhile, say, or its pages are in use.
+                    self.reason = SkipReason::Changed;
                     self.misses = 0;
                     self.piece_len = MAX_PIECE.min(self.piece_len * 2);
                     self.piece = Some(DonorPiece::new(self.shared, self.target, group, donor));
@@ -248,7 +250,8 @@ impl<'a> Ext4Relocation<'a> {
         let is_better = is_better_in(self.shared.aim, &donor, group);
         if let Some(row) = self.row {
             let is_one = is_better && donor.fragments == 1;
-            if is_one && donor.shift_to(row, self.target, &mut self.mapper)? {
+            let fallbacks = &self.shared.fallbacks;
+            if is_one && donor.shift_to(row, self.target, fallbacks, &mut self.mapper)? {
                 return Ok(Some(donor));
             }
             self.row = None;

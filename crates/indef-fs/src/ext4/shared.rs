@@ -3,14 +3,14 @@
 use std::{
     fs::File,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::SystemTime,
 };
 
 use indef_core::layout::Row;
 use units::Bytes;
 
-use super::donor;
+use super::{donor, folios};
 use crate::{
     EngineOptions, Filesystem, Refusal, Settler, Target,
     aim::{Aim, Kept},
@@ -25,8 +25,8 @@ pub(super) struct Shared {
     pub(super) settler: Settler,
     /// How far reads run ahead of moves.
     pub(super) read_ahead: Bytes,
-    /// Whether cached data has to be dropped and read again as single pages first.
-    pub(super) small_folios: bool,
+    /// Whether files are cached in large folios, once that was of interest.
+    large_folios: OnceLock<bool>,
     /// Directories for a donor, where the file's own does not allow one.
     pub(super) fallbacks: Vec<PathBuf>,
     /// Leave files alone that others have open.
@@ -48,8 +48,7 @@ impl Shared {
         Self {
             settler: Settler::new(SETTLING),
             read_ahead: READ_PIECE * u64::from(options.queue_depth.clamp(1, 64)),
-            // Large folios came to ext4 in 6.16; since 6.19 they are moved as a whole.
-            small_folios: fs.kernel_at_least(6, 16) && !fs.kernel_at_least(6, 19),
+            large_folios: OnceLock::new(),
             fallbacks: mount_point.chain(temporary).collect(),
             strict: options.strict,
             // The donor's place is chosen in whole pages.
@@ -61,6 +60,14 @@ impl Shared {
             kept: Kept::default(),
             marker: Mutex::default(),
         }
+    }
+
+    /// Whether cached data has to be dropped and read again as single pages first.
+    pub(super) fn caches_large_folios(&self, target: &Target) -> bool {
+        *self.large_folios.get_or_init(|| {
+            donor::create(target, &self.fallbacks)
+                .is_ok_and(|file| folios::are_large(&file).unwrap_or_default())
+        })
     }
 
     /// Commit the journal with everything that was moved until now. Not with an `fsync` of the

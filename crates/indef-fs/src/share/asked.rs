@@ -9,7 +9,7 @@ use super::select::Part;
 use crate::{Refusal, Target};
 
 /// The bytes that are copied together: also the space that a copy takes before the old blocks are given up.
-const WINDOW: Bytes = Bytes::mib(16);
+pub(crate) const WINDOW: Bytes = Bytes::mib(16);
 
 /// Ranges that no window has taken yet.
 #[derive(Debug)]
@@ -62,17 +62,18 @@ impl Asked {
         self.0.clear();
     }
 
-    /// Take the next window. `parts_of` gets a range and a number of bytes, and tells the parts that begin in the
+    /// Take the next window, of some `window` bytes. `parts_of` gets a range and a number of bytes, and tells the parts that begin in the
     /// range, up to so many bytes of them and the one that exceeds these. `None` if nothing is left.
     pub(crate) fn next(
         &mut self,
+        window: Bytes,
         mut parts_of: impl FnMut(FileRange, Bytes) -> Result<Vec<Part>, Refusal>,
     ) -> Result<Option<Taken>, Refusal> {
         let mut taken = Taken::default();
-        while taken.bytes < WINDOW
+        while taken.bytes < window
             && let Some(range) = self.0.pop_front()
         {
-            let most = WINDOW - taken.bytes;
+            let most = window - taken.bytes;
             let found = parts_of(range, most)?;
             let len: Bytes = found.iter().map(|part| Bytes(part.len)).sum();
             taken.bytes += len;
@@ -147,10 +148,12 @@ mod tests {
         };
         let mut asked = Asked(VecDeque::from([FileRange::new(0, all)]));
         let mut ends = Vec::new();
-        while let Some(taken) = asked.next(parts_of).unwrap() {
+        let mut window = Bytes::mib(2);
+        while let Some(taken) = asked.next(window, parts_of).unwrap() {
             ends.push(taken.hull().end().get() / mib);
+            window = WINDOW;
         }
-        assert_eq!(ends, [18, 36, 40]);
+        assert_eq!(ends, [3, 21, 39, 40]);
         assert!(asked.is_done());
     }
 }

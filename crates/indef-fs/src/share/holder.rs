@@ -3,7 +3,7 @@
 //! A handle has the generation of its inode: none is mistaken for another one, and none has to have a name that is
 //! known. The mount is that of the target, which is writable.
 
-use std::fs::File;
+use std::{collections::BTreeMap, fs::File};
 
 use indef_core::SkipReason;
 use linux_abi::handle::{self, FileHandle};
@@ -14,8 +14,8 @@ use rustix::{
 
 use super::select::FileParts;
 use crate::{
-    Target,
-    root::{is_regular, look_at, reopen},
+    Target, TargetId,
+    root::{id, is_regular, look_at, reopen},
 };
 
 /// Holders of a window beside the target: the layout of each is kept.
@@ -42,10 +42,28 @@ pub(crate) struct Holder {
     pub(crate) has: FileParts,
 }
 
+/// The target and its holders.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) target: FileParts,
+    pub(crate) holders: Vec<Holder>,
+    /// Extents of the target that have to stay.
+    pub(crate) staying: BTreeMap<u64, SkipReason>,
+}
+
+impl Found {
+    /// Let all extents stay that have no other reason to.
+    pub(crate) fn stay(&mut self, reason: SkipReason) {
+        for part in &self.target.parts {
+            self.staying.entry(part.extent).or_insert(reason);
+        }
+    }
+}
+
 impl Holder {
-    /// Open it; `None` if it is gone.
-    pub(crate) fn open(&self, target: &Target) -> Result<Option<File>, SkipReason> {
-        Ok(open(target, self.handle)?.map(|(file, _)| file))
+    /// Open it, and tell which file that is; `None` if it is gone.
+    pub(crate) fn open(&self, target: &Target) -> Result<Option<(File, TargetId)>, SkipReason> {
+        Ok(open(target, self.handle)?.map(|(file, status)| (file, id(&status))))
     }
 }
 
@@ -55,6 +73,19 @@ pub(crate) fn open(
     handle: FileHandle,
 ) -> Result<Option<(File, Statx)>, SkipReason> {
     const FIXED: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
+    match open_any(target, handle)? {
+        Some((_, status)) if status.stx_attributes.intersects(FIXED) => {
+            Err(SkipReason::HoldersUnreachable)
+        }
+        opened => Ok(opened),
+    }
+}
+
+/// The same, also where the file cannot be changed.
+pub(crate) fn open_any(
+    target: &Target,
+    handle: FileHandle,
+) -> Result<Option<(File, Statx)>, SkipReason> {
     let named = match handle::open(&target.file, handle) {
         Ok(named) => named,
         Err(error) => {
@@ -66,7 +97,7 @@ pub(crate) fn open(
     };
     let unreachable = |_| SkipReason::HoldersUnreachable;
     let status = look_at(&named, StatxFlags::BASIC_STATS).map_err(unreachable)?;
-    if !is_regular(&status) || status.stx_attributes.intersects(FIXED) {
+    if !is_regular(&status) {
         return Err(SkipReason::HoldersUnreachable);
     }
     let file = reopen(&named, OFlags::RDONLY | OFlags::NOATIME).map_err(unreachable)?;

@@ -10,13 +10,15 @@
 //! under way, and changes neither times nor contents. A file that was written meanwhile differs, and keeps its blocks.
 //!
 //! [`select`] tells what of a window can move, [`claims`] keeps workers from moving the same blocks, and [`relocation`]
-//! is the order of the steps. A file system says who the holders are ([`HolderFinder`](window::HolderFinder)), and what
+//! is the order of the steps. A file system says who the holders are ([`HolderFinder`](place::HolderFinder)), and what
 //! it needs beside ([`Ways`](relocation::Ways)).
 
 pub(crate) mod asked;
 pub(crate) mod claims;
 pub(crate) mod holder;
+pub(crate) mod place;
 pub(crate) mod relocation;
 pub(crate) mod select;
 pub(crate) mod shared;
+pub(crate) mod take;
 pub(crate) mod window;

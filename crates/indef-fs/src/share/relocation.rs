@@ -1,6 +1,6 @@
 //! The steps: look for holders, copy, and let everybody have the blocks of the copy.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use indef_core::{
     SkipReason,
@@ -10,11 +10,12 @@ use linux_abi::fiemap::Mapper;
 use units::{Bytes, FileRange};
 
 use super::{
-    asked::others,
+    asked::{Asked, others},
     claims::Claim,
-    holder::{Holder, HolderId},
+    holder::{Found, Holder, HolderId},
+    place::{HolderFinder, Place},
     select::{FileParts, Selected, select},
-    window::{HolderFinder, Place, Window},
+    window::Window,
 };
 use crate::{CountedRange, Moved, RangeCopier, Refusal, Relocation, Step, StepLimit, Target};
 
@@ -40,12 +41,15 @@ impl Looked {
     pub(crate) fn select(
         own: HolderId,
         asked: Vec<FileRange>,
-        target: FileParts,
-        mut holders: Vec<Holder>,
-        staying: BTreeMap<u64, SkipReason>,
+        found: Found,
         takes_unshared: bool,
         claim: Claim,
     ) -> Self {
+        let Found {
+            target,
+            mut holders,
+            staying,
+        } = found;
         let layout = target.layout.clone();
         let take = |holder: &mut Holder| std::mem::take(&mut holder.has);
         let theirs: Vec<FileParts> = holders.iter_mut().map(take).collect();
@@ -81,11 +85,8 @@ pub(crate) trait Ways<'a> {
     /// Look at the next window. `None` if there is none.
     fn look(&mut self, is_stopping: &dyn Fn() -> bool) -> Result<Option<Looked>, Refusal>;
 
-    /// Whether everything was looked at.
-    fn is_done(&self) -> bool;
-
-    /// Look at nothing more.
-    fn end(&mut self);
+    /// What no window has taken yet.
+    fn asked(&mut self) -> &mut Asked;
 
     /// Before a window is copied: find room for it, and ask the run for leave. Why it stays, or none.
     ///
@@ -154,7 +155,7 @@ pub(crate) fn begin<'a, W: Ways<'a> + 'a>(
         moved_any: false,
     };
     new.next = new.look()?;
-    if new.next.is_none() && new.ways.is_done() {
+    if new.next.is_none() && new.ways.asked().is_done() {
         return match new.begin_rest() {
             Ok(rest) => Ok(rest),
             Err(refusal) => Err(new.told(refusal)),
@@ -181,7 +182,7 @@ impl<'a, W: Ways<'a>> ShareRelocation<'a, W> {
     fn note(&mut self, reason: SkipReason) {
         let weight = |reason| match reason {
             SkipReason::Contiguous | SkipReason::Unwritten => 0,
-            SkipReason::NoGain => 1,
+            SkipReason::NoGain | SkipReason::MovedAlong => 1,
             _ => 2,
         };
         if self.reason.is_none_or(|old| weight(reason) > weight(old)) {
@@ -229,7 +230,7 @@ impl<'a, W: Ways<'a>> ShareRelocation<'a, W> {
     /// Begin nothing more.
     fn end_with(&mut self, reason: SkipReason) {
         self.reason = Some(reason);
-        self.ways.end();
+        self.ways.asked().end();
         self.rest.clear();
         self.next = None;
     }
@@ -308,7 +309,7 @@ impl<'a, W: Ways<'a>> ShareRelocation<'a, W> {
             return resting.step(limit);
         }
         let mut moved = Moved::default();
-        let more = self.next.is_some() || !self.ways.is_done();
+        let more = self.next.is_some() || !self.ways.asked().is_done();
         if self.copied.len() < COPIED && more {
             match self.copy_next(limit) {
                 Ok(copied) => moved += copied,
@@ -321,7 +322,7 @@ impl<'a, W: Ways<'a>> ShareRelocation<'a, W> {
             moved += taken;
             return Ok(Step::Working(moved));
         }
-        if self.next.is_some() || !self.ways.is_done() {
+        if self.next.is_some() || !self.ways.asked().is_done() {
             return Ok(Step::Working(moved));
         }
         match self.begin_rest() {

@@ -8,6 +8,9 @@ use crate::{Refusal, Target, map::next_batch};
 
 /// Whether anybody else has any extent of the file.
 pub(crate) fn has_shared(target: &Target) -> Result<bool, Refusal> {
+    if let Some(is_shared) = target.is_shared {
+        return Ok(is_shared);
+    }
     let end = FileOffset(target.size.get()).align_up(target.block_size);
     let mut rest = FileRange::between(FileOffset(0), end);
     let (mut mapper, mut batch) = (Mapper::default(), Vec::new());

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::File,
-    io,
     time::Instant,
 };
 
@@ -14,7 +13,7 @@ use indef_core::{
 use linux_abi::{
     cache::{start_writeback, wait_writeback},
     fiemap::Mapper,
-    share::{Compared, clone_range, dedupe_range},
+    share::clone_range,
 };
 use rustix::{
     fs::{FallocateFlags, Mode, fallocate, fchmod, fsync},
@@ -25,61 +24,16 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 use super::{
     claims::Claim,
     holder::{Holder, HolderId},
+    place::{HolderFinder, Place},
     select::{FileParts, Part, Segment, UNIT, change, clipped, placed},
+    take::{Reading, Taker, reason, refuse, still_there, take},
 };
-use crate::{
-    Beyond, CacheRecord, Moved, RangeCopier, Refusal, Target, cache::read_ahead, cut::cut, map,
-};
+use crate::{Beyond, CacheRecord, Moved, Refusal, Target, cut::cut, map};
 
 /// Bytes that all holders together compare in a step, if a unit is not the least one.
 const STEP: Bytes = Bytes::mib(64);
 /// Shorter ones are only made where a step has to be shorter.
 pub(crate) const LEAST_UNIT: Bytes = Bytes::kib(256);
-/// How often a file is compared again that was written meanwhile.
-const TRIES: u32 = 4;
-
-/// What a file system tells of the files that hold extents.
-pub(crate) trait HolderFinder {
-    /// Held while a file gets other blocks.
-    type Apart;
-
-    /// Whatever must not go on while a file gets other blocks waits for that.
-    fn apart() -> Self::Apart;
-
-    /// The extents, or blocks, of a range of the copy, as they are claimed.
-    fn extents_of_copy(
-        &mut self,
-        target: &Target,
-        copy: &File,
-        range: FileRange,
-    ) -> Result<BTreeSet<u64>, Refusal>;
-
-    /// Why extents stay: anybody else refers to them, at another place than is `known`. The parts are of the target,
-    /// as they were found.
-    fn strangers(
-        &mut self,
-        target: &Target,
-        parts: &[Part],
-        known: &dyn Fn(HolderId, u64) -> bool,
-        is_stopping: &dyn Fn() -> bool,
-    ) -> Option<SkipReason>;
-}
-
-/// Everything that a window needs beside its own.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) target: &'a Target,
-    /// The copy: a file without a name, in which all data is where it is in the target.
-    pub(crate) copy: &'a File,
-    /// The same, opened as it is to be when it gives its blocks to others.
-    pub(crate) giver: &'a File,
-    /// Another such file, which gets the old blocks, too, where somebody has to keep them until all files have moved
-    /// for good.
-    pub(crate) old: Option<&'a File>,
-    /// The run and its limits.
-    pub(crate) run: &'a dyn RangeCopier,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -108,14 +62,6 @@ pub(crate) struct Done {
     pub(crate) moved: Moved,
     /// Why it stays where it was.
     pub(crate) reason: Option<SkipReason>,
-}
-
-/// How a file took blocks of the copy.
-enum Taken {
-    /// As far as it still had the old ones.
-    All,
-    /// It does not exist any more.
-    Gone,
 }
 
 impl Window {
@@ -344,7 +290,7 @@ impl Window {
         }
         done.moved.host_read = read;
         // The target comes last: where a holder cannot follow, the others go back to its blocks.
-        let mut followed = Vec::new();
+        let (mut followed, mut along) = (Vec::new(), Vec::new());
         let mut failed = None;
         let mut next = self.open(place.target, 0, &segments);
         for index in 0..self.holders.len() {
@@ -352,20 +298,26 @@ impl Window {
             next = self.open(place.target, index + 1, &segments);
             let taken = opened.and_then(|file| {
                 let layout = &self.holders[index].has.layout;
-                let Some(file) = file else {
-                    return Ok(Taken::Gone);
+                let Some(reading) = file else {
+                    return Ok(None);
                 };
                 let size = self.holders[index].has.size;
                 let file = Taker {
-                    file: &file.file,
+                    file: &reading.file,
                     size,
                     layout,
                 };
-                take::<F>(place, &file, &segments[index], mapper, &mut done.moved)
+                let (giver, segments) = (place.giver, &segments[index]);
+                take::<F>(giver, place, &file, segments, mapper, &mut done.moved)?;
+                Ok(Some(reading.id))
             });
             match taken {
-                Ok(Taken::All) if !segments[index].is_empty() => followed.push(index),
-                Ok(Taken::All | Taken::Gone) => {}
+                Ok(Some(id)) => {
+                    followed.push(index);
+                    along.push(id);
+                }
+                // It has nothing of the unit, or does not exist any more.
+                Ok(None) => {}
                 Err(reason) => {
                     followed.push(index);
                     failed = Some(reason);
@@ -378,16 +330,24 @@ impl Window {
             size: place.target.size,
             layout: &self.layout,
         };
-        if failed.is_none() {
-            failed = take::<F>(place, &target, &own, mapper, &mut done.moved).err();
+        let has_begun = failed.is_none();
+        if has_begun {
+            let giver = place.giver;
+            failed = take::<F>(giver, place, &target, &own, mapper, &mut done.moved).err();
+        }
+        if failed.is_none()
+            && let Some(old) = place.old
+        {
+            failed = finder.left_behind(place.target, old, unit);
         }
         if let Some(reason) = failed {
-            for index in followed {
-                done.moved.unshared += self.go_back::<F>(place, index, &segments[index]);
-            }
+            let back = has_begun && place.old.is_some();
+            let target = back.then_some(&target);
+            self.all_back::<F>(place, unit, (&followed, target), mapper, &mut done.moved);
             done.reason = Some(reason);
             return done;
         }
+        place.run.moved_along(&along);
         done.moved.holders = followed.len() as u64;
         done.moved.relocated = unit.len;
         let everything = FileRange::new(0, u64::MAX);
@@ -455,36 +415,81 @@ impl Window {
         let Some(holder) = self.holders.get(index) else {
             return Ok(None);
         };
-        let file = match segments[index].is_empty() {
+        let opened = match segments[index].is_empty() {
             true => None,
             false => holder.open(target)?,
         };
-        Ok(file.map(|file| Reading::new(file, &segments[index])))
+        Ok(opened.map(|(file, id)| Reading::new(file, id, &segments[index])))
     }
 
-    /// Let a holder have the blocks of the target again. Returns the bytes that it cannot get, since one of the two
-    /// was written.
+    /// Let holders, and the target if it is given, have the old blocks of a unit again. That has to be done, whatever the
+    /// limits of the run.
+    fn all_back<F: HolderFinder>(
+        &self,
+        place: Place<'_>,
+        unit: FileRange,
+        (holders, target): (&[usize], Option<&Taker<'_>>),
+        mapper: &mut Mapper,
+        moved: &mut Moved,
+    ) {
+        let mut compared = Bytes::ZERO;
+        for index in holders {
+            let holder = &self.holders[*index];
+            if let Ok(Some((file, _))) = holder.open(place.target) {
+                let segments: Vec<_> = clipped(&self.segments[*index], unit).collect();
+                let taker = Taker {
+                    file: &file,
+                    size: holder.has.size,
+                    layout: &holder.has.layout,
+                };
+                let kept = self.go_back::<F>(place, &taker, &segments, mapper, moved);
+                moved.unshared += kept;
+                compared += segments.iter().map(|segment| segment.len).sum();
+            }
+        }
+        if let Some(target) = target {
+            let own = [Segment::of_target(unit)];
+            let kept = self.go_back::<F>(place, target, &own, mapper, moved);
+            moved.unshared += kept;
+            compared += unit.len;
+        }
+        if !compared.is_zero() {
+            // With the old blocks, which are read once.
+            let read = compared + unit.len;
+            moved.host_read += read;
+            place.run.spent(Beyond {
+                read,
+                ..Beyond::default()
+            });
+        }
+    }
+
+    /// Let a file have the old blocks again, where it has those of the copy. Returns the bytes of which it keeps these.
     fn go_back<F: HolderFinder>(
         &self,
         place: Place<'_>,
-        index: usize,
+        file: &Taker<'_>,
         segments: &[Segment],
+        mapper: &mut Mapper,
+        moved: &mut Moved,
     ) -> Bytes {
-        let Ok(Some(file)) = self.holders[index].open(place.target) else {
-            return Bytes::ZERO;
+        let everything = FileRange::new(0, u64::MAX);
+        let layout = placed(file.layout, segments, &self.copied, everything);
+        let file = Taker {
+            layout: &layout,
+            ..*file
         };
-        let size = self.holders[index].has.size;
-        let mut kept = Bytes::ZERO;
-        for segment in segments {
-            let len = segment.compared(size);
-            let (from, to) = (segment.copy.get(), segment.file.get());
-            let _apart = F::apart();
-            match dedupe_range(&place.target.file, from, &file, to, len.get()) {
-                Ok(Compared::Shared) => {}
-                Ok(Compared::Different) | Err(_) => kept += len,
+        // Whoever keeps them has them surely; the target may have been written.
+        let from = place.old.unwrap_or(&place.target.file);
+        match take::<F>(from, place, &file, segments, mapper, moved) {
+            Ok(()) => Bytes::ZERO,
+            Err(_) => {
+                let parts = segments
+                    .iter()
+                    .flat_map(|one| still_there(place.target, &file, one, mapper));
+                parts.map(|part| part.len).sum()
             }
         }
-        kept
     }
 
     /// Leave the page cache as it was found, and let the copy go.
@@ -499,13 +504,15 @@ impl Window {
                 let _ = fallocate(file, punch, run.start.get(), run.len.get());
             }
         };
-        let_go(place.copy);
-        if let Some(old) = place.old {
-            match flush(old) {
-                Ok(()) => let_go(old),
-                Err(error) => tracing::debug!(%error, "the old blocks are kept for a while"),
+        // Before the copy is let go, too: whoever went back may have its blocks after a power cut.
+        match place.old.map(|old| (old, flush(old))) {
+            None => {}
+            Some((old, Ok(()))) => let_go(old),
+            Some((_, Err(error))) => {
+                tracing::debug!(%error, "the old blocks are kept for a while");
             }
         }
+        let_go(place.copy);
     }
 }
 
@@ -554,126 +561,6 @@ fn equally_shared(units: &[FileRange], segments: &[Vec<Segment>]) -> Vec<FileRan
     }
     parts.retain(|part| !part.is_empty());
     parts
-}
-
-/// A holder that is being read ahead; its page cache is restored in the end.
-struct Reading {
-    file: File,
-    cached: Vec<CacheRecord>,
-}
-
-impl Reading {
-    fn new(file: File, segments: &[Segment]) -> Self {
-        let records = (segments.iter()).map(|one| CacheRecord::of_file(&file, true, one.range()));
-        let cached = records.collect();
-        for segment in segments {
-            read_ahead(&file, segment.range());
-        }
-        Self { file, cached }
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        for cached in &self.cached {
-            cached.restore(&self.file);
-        }
-    }
-}
-
-/// A file that takes blocks of the copy.
-struct Taker<'a> {
-    file: &'a File,
-    size: Bytes,
-    /// When its segments were found.
-    layout: &'a Layout,
-}
-
-/// Let a file have blocks of the copy. Parts that it has written meanwhile have blocks of their own by then, and keep
-/// them.
-fn take<F: HolderFinder>(
-    place: Place<'_>,
-    file: &Taker<'_>,
-    segments: &[Segment],
-    mapper: &mut Mapper,
-    moved: &mut Moved,
-) -> Result<Taken, SkipReason> {
-    let mut left = segments.to_vec();
-    for _ in 0..TRIES {
-        let mut again = Vec::new();
-        for segment in left {
-            let len = segment.compared(file.size);
-            let (from, to) = (segment.copy.get(), segment.file.get());
-            let apart = F::apart();
-            let begun = Instant::now();
-            let compared = dedupe_range(place.giver, from, file.file, to, len.get());
-            moved.note_lock(begun.elapsed().into(), len);
-            drop(apart);
-            match compared {
-                Ok(Compared::Shared) => {}
-                Ok(Compared::Different) => again.push(segment),
-                // It ends before by now.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-                    again.push(segment);
-                }
-                Err(error) => return Err(reason(&error)),
-            }
-        }
-        if again.is_empty() {
-            return Ok(Taken::All);
-        }
-        left = again
-            .iter()
-            .flat_map(|segment| still_there(place.target, file, segment, mapper))
-            .collect();
-        if left.is_empty() {
-            return Ok(Taken::All);
-        }
-    }
-    Err(SkipReason::Changed)
-}
-
-/// The parts of a segment that have their old blocks.
-fn still_there(
-    target: &Target,
-    file: &Taker<'_>,
-    segment: &Segment,
-    mapper: &mut Mapper,
-) -> Vec<Segment> {
-    let Ok(now) = map(file.file, &target.path, segment.range(), true, mapper) else {
-        return vec![*segment];
-    };
-    let mut parts = Vec::new();
-    for old in file.layout.clipped(segment.range()) {
-        for new in now.clipped(old.range()) {
-            if old.phys + (new.file - old.file) == new.phys {
-                parts.extend(segment.clip_in_file(new.range()));
-            }
-        }
-    }
-    parts
-}
-
-/// Why a file does not take blocks.
-fn reason(error: &io::Error) -> SkipReason {
-    match Errno::from_io_error(error) {
-        Some(Errno::NOSPC) => SkipReason::NoSpace,
-        Some(Errno::DQUOT) => SkipReason::QuotaExceeded,
-        Some(Errno::ROFS) => SkipReason::ReadOnlyMount,
-        // Its subvolume is being sent.
-        Some(Errno::AGAIN) => SkipReason::InUse,
-        _ => SkipReason::HoldersUnreachable,
-    }
-}
-
-/// The refusal that an errno means.
-pub(crate) fn refuse(target: &Target, operation: &'static str, error: io::Error) -> Refusal {
-    match Errno::from_io_error(&error) {
-        Some(Errno::NOSPC) => SkipReason::NoSpace.into(),
-        Some(Errno::DQUOT) => SkipReason::QuotaExceeded.into(),
-        Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
-        _ => target.error(operation, None, error).into(),
-    }
 }
 
 #[cfg(test)]

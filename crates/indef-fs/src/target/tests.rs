@@ -35,7 +35,12 @@ fn only_regular_files_are_opened() {
 fn a_running_program_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("program");
-    fs::copy("/bin/sleep", &program).unwrap();
+    // By a process of its own: one that another thread begins meanwhile would have a file of ours open for writing.
+    let copied = std::process::Command::new("cp")
+        .arg("/bin/sleep")
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let mut child = std::process::Command::new(&program)
         .arg("30")
         .spawn()

@@ -552,7 +552,7 @@ impl<'a> Commit<'a> {
             }
         }
         // What lay in a region that is vacated stays with the donor.
-        if !(self.aim.vacates() && self.kept.keep(&self.donor.file)) {
+        if !(self.aim.vacates() && self.donor.keep(self.kept)) {
             self.donor.give_back(span);
         }
         drop(turn);

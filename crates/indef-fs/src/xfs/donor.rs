@@ -28,6 +28,7 @@ use crate::{
     Refusal, Target,
     aim::{Aim, Kept},
     map,
+    own::make_own,
     survey::Cursor,
 };
 
@@ -46,10 +47,25 @@ const ATTRIBUTE: &str = "user.r";
 
 /// A donor for one target: the same owner and project (quotas demand it). It
 /// never has a name, so nothing of it remains.
+///
+/// One that is [kept](Self::keep) holds the blocks that its file has left. While the file moves, its owner is charged
+/// for both, as for any move. After that the donor is made root's own, or all that moves would count twice in its
+/// owners' quotas until a whole region is empty, and they could write nothing for as long.
 #[derive(Debug)]
 pub(super) struct Donor<'a> {
     pub(super) file: File,
     target: &'a Target,
+    is_kept: bool,
+}
+
+impl Drop for Donor<'_> {
+    fn drop(&mut self) {
+        if self.is_kept
+            && let Err(error) = make_own(&self.file)
+        {
+            tracing::debug!(%error, "the owner stays charged for a donor that is kept");
+        }
+    }
 }
 
 impl<'a> Donor<'a> {
@@ -76,7 +92,17 @@ impl<'a> Donor<'a> {
             }
         }
         like(&file, &target.file).map_err(fail)?;
-        Ok(Self { file, target })
+        Ok(Self {
+            file,
+            target,
+            is_kept: false,
+        })
+    }
+
+    /// Keep the blocks that it has now and gets later. `false` where that is not possible.
+    pub(super) fn keep(&mut self, kept: &Kept) -> bool {
+        self.is_kept = self.is_kept || kept.keep(&self.file);
+        self.is_kept
     }
 
     /// Leave the donor's inode as much room for extents as the target's has. Without reverse
@@ -197,7 +223,7 @@ impl<'a> Donor<'a> {
     /// Where a region is vacated and some of `runs` lie in it: keep these blocks, so that the next donor gets
     /// others, and give all others back. `false` where there is nothing to keep, or it cannot be kept.
     pub(super) fn keep_landed(
-        &self,
+        &mut self,
         runs: &[FileRange],
         new: &Layout,
         aim: Aim,
@@ -205,7 +231,7 @@ impl<'a> Donor<'a> {
     ) -> Result<bool, Refusal> {
         let (outside, landed): (Vec<&FileRange>, Vec<_>) =
             runs.iter().partition(|run| aim.allows(new.clipped(**run)));
-        if landed.is_empty() || !kept.keep(&self.file) {
+        if landed.is_empty() || !self.keep(kept) {
             return Ok(false);
         }
         for run in outside {
@@ -337,4 +363,55 @@ fn join(layout: &Layout, range: FileRange, wanted: impl Fn(ExtentFlags) -> bool)
         }
     }
     runs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    use scratch_fs::{ScratchFs, require};
+
+    use super::*;
+
+    const OWNER: u32 = 1000;
+    const PROJECT: u32 = 7;
+    const LEN: u64 = 64 << 10;
+
+    /// While its file moves, a donor has the file's owner; what is kept of it afterwards is root's.
+    #[test]
+    fn loop_a_donor_that_is_kept_is_charged_to_nobody() {
+        let Some(scratch) = require(ScratchFs::builder("xfs", Bytes::mib(320)).build()) else {
+            return;
+        };
+        let path = scratch.path().join("file");
+        std::fs::write(&path, vec![1; LEN as usize]).unwrap();
+        chown(&path, Some(OWNER), Some(OWNER)).unwrap();
+        let file = File::open(&path).unwrap();
+        let of_project = Attributes::get(&file).unwrap().with_project(PROJECT);
+        of_project.set(&file).unwrap();
+        scratch.sync().unwrap();
+        let target = Target::open(&path).unwrap();
+        let geometry = linux_abi::xfs::geometry(&file).unwrap();
+        let owned = |file: &File| {
+            let m = file.metadata().unwrap();
+            assert!(m.blocks() * 512 >= LEN, "{} blocks", m.blocks());
+            let project = Attributes::get(file).unwrap().project();
+            (m.uid(), m.gid(), project)
+        };
+        for is_kept in [false, true] {
+            let mut donor = Donor::new(&target, &geometry, OFlags::empty()).unwrap();
+            donor.allocate(FileRange::new(0, LEN)).unwrap();
+            let held = donor.file.try_clone().unwrap();
+            if is_kept {
+                assert!(donor.keep(&Kept::default()));
+            }
+            assert_eq!(owned(&held), (OWNER, OWNER, PROJECT));
+            drop(donor);
+            let then = match is_kept {
+                true => (0, 0, 0),
+                false => (OWNER, OWNER, PROJECT),
+            };
+            assert_eq!(owned(&held), then);
+        }
+    }
 }

@@ -6,7 +6,10 @@
 //! one extent and as many blocks as its size takes: a second piece without a place would have to fill a hole
 //! exactly, before it is written back.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
 use linux_abi::{
@@ -21,12 +24,16 @@ use crate::{
     inodes::{Expected, InodeFacts, InodePlace, Window, hides_files},
 };
 
+/// Inodes that are read at once for a walk: of more it asks for too few.
+const MOST: usize = 256;
+
 /// The inodes of a mounted XFS.
 #[derive(Debug)]
 pub(crate) struct BulkInodes {
     /// A file or directory on it.
     on: OwnedFd,
     block_size: u64,
+    groups: u32,
     /// Whether every directory entry is of the file that has its number.
     tell_all: bool,
 }
@@ -50,12 +57,13 @@ impl Chunk {
 
 impl BulkInodes {
     pub(crate) fn open(fs: &Filesystem, file: impl AsFd) -> Option<Self> {
-        let block_size = geometry(&file).ok()?.block_size.into();
+        let geometry = geometry(&file).ok()?;
         // Whether we may.
         InodeRecords::new().read(&file, 1, 1).ok()?;
         Some(Self {
             on: file.as_fd().try_clone_to_owned().ok()?,
-            block_size,
+            block_size: geometry.block_size.into(),
+            groups: geometry.group_count,
             tell_all: !hides_files(fs),
         })
     }
@@ -92,34 +100,58 @@ impl BulkInodes {
         unchanged.then(|| self.one_piece(record)).flatten()
     }
 
-    fn allocated(&self, record: &InodeRecord) -> Bytes {
+    /// Allocation groups.
+    pub(super) const fn groups(&self) -> u32 {
+        self.groups
+    }
+
+    /// The inodes in use of an allocation group, from a number on or from its beginning; none where there are no more.
+    pub(super) fn read_group<'a>(
+        &self,
+        records: &'a mut InodeRecords,
+        group: u32,
+        from: u64,
+    ) -> io::Result<&'a [InodeRecord]> {
+        records.read_group(&self.on, group, from, InodeRecords::MOST)
+    }
+
+    pub(super) fn allocated(&self, record: &InodeRecord) -> Bytes {
         Bytes(record.blocks.saturating_mul(self.block_size))
     }
 
-    /// The layout of a regular file that has no data, or one extent from its beginning to its end.
-    fn one_piece(&self, record: &InodeRecord) -> Option<Layout> {
+    /// Whether it is a regular file that has no data, or one extent from its beginning to its end.
+    pub(super) fn is_plain(&self, record: &InodeRecord) -> bool {
         let is_usual = is_regular(record)
             && record.links > 0
             && record.attribute_extents == 0
             && !record.flags().contains(InodeFlags::REALTIME);
         let whole = record.size.div_ceil(self.block_size);
-        match (record.extents, record.blocks) {
-            (0, 0) if is_usual => Some(Layout::default()),
-            (1, blocks) if is_usual && blocks == whole => Some(Layout::new(vec![Extent {
+        is_usual
+            && match record.extents {
+                0 => record.blocks == 0,
+                1 => record.blocks == whole,
+                _ => false,
+            }
+    }
+
+    /// The layout of such a file.
+    fn one_piece(&self, record: &InodeRecord) -> Option<Layout> {
+        self.is_plain(record).then(|| match record.extents {
+            0 => Layout::default(),
+            _ => Layout::new(vec![Extent {
                 file: FileOffset(0),
                 phys: PhysOffset(0),
-                len: Bytes(whole * self.block_size),
+                len: self.allocated(record),
                 flags: ExtentFlags::UNPLACED,
-            }])),
-            _ => None,
-        }
+            }]),
+        })
     }
 
     fn record<'a>(&self, inode: u64, chunk: &'a mut Chunk) -> Option<&'a InodeRecord> {
         let last = chunk.records.last().map(|record| record.inode);
         if last.is_none_or(|last| inode < chunk.from || inode > last) {
             let wanted = match last {
-                Some(_) => chunk.window.next(1, InodeRecords::MOST),
+                Some(_) => chunk.window.next(1, MOST),
                 None => chunk.window.again(),
             };
             let read = chunk.buffer.read(&self.on, inode, wanted);

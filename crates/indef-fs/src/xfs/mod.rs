@@ -64,9 +64,11 @@ mod file;
 mod freshness;
 mod inodes;
 mod offload;
+mod owners;
 mod select;
 mod share;
 mod swap;
+mod sweep;
 mod turn;
 
 use std::{io, path::PathBuf};
@@ -75,6 +77,8 @@ use indef_core::SkipReason;
 use linux_abi::xfs::{Features, geometry};
 
 pub(crate) use self::inodes::{BulkInodes, Chunk};
+pub(crate) use self::owners::OwnedExtents;
+pub use self::sweep::{Sweep, SweptInode};
 use self::{
     copy_device::{CopyDevice, NoCopy},
     turn::Turns,

@@ -97,6 +97,7 @@ mod tests {
     const GEOMETRY: XfsGeometry = XfsGeometry {
         block_size: 10,
         group_blocks: 100,
+        group_count: 4,
         inode_size: 512,
         features: Features::empty(),
     };

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A round begins with a survey and keeps nothing afterwards: the state is in the file system alone, so a run that
-//! was stopped is continued by another one. The region is chosen by the bytes that have to be moved
+//! was stopped is continued by another one. An error ends the run; what the rounds before it did is in the result.
+//! The region is chosen by the bytes that have to be moved
 //! ([`cheapest_region`]), of files below the given path. Files that refuse, and fragments for which there is no
 //! free run elsewhere, are found by a dry run before anything moves, and the region is then chosen without them.
 //!
@@ -58,7 +59,7 @@ use self::{
 };
 use crate::{
     error::{CannotCompact, Error},
-    geometry::file_system,
+    geometry::look_up,
     note::{Note, Notes},
     run::{OnYield, claim_file_systems},
 };
@@ -104,8 +105,8 @@ impl Compactor<'_> {
     ///
     /// # Errors
     ///
-    /// The file system is not one for which that is known, or cannot tell its free space; this is not root; another
-    /// run works on the file system. Nothing was done.
+    /// The file system is not one for which that is known, or cannot tell its free space; less is free than is wanted;
+    /// this is not root; another run works on the file system. Nothing was done: an error after the first round is in the result.
     pub fn compact(&self) -> Result<Compacted, Error> {
         let began = Instant::now();
         let fs = self.file_system()?;
@@ -116,6 +117,7 @@ impl Compactor<'_> {
         let round_files = open_more_files();
         let space =
             settled(&fs, Bytes(u64::MAX)).map_err(|error| self.cannot(&fs, error.into()))?;
+        self.ensure_possible(&fs, &space)?;
         let mut done = Compacted {
             kind: fs.kind,
             wanted: self.wanted(&space),
@@ -132,11 +134,18 @@ impl Compactor<'_> {
             in_the_way: InTheWay::default(),
             excluded: Excluded::default(),
             end: CompactEnd::Whole,
+            error: None,
             files_failed: 0,
             duration: Duration::ZERO,
         };
-        if done.largest_before < done.wanted {
-            self.rounds(&fs, &mut done, began, round_files)?;
+        if done.largest_before < done.wanted
+            && let Err(error) = self.rounds(&fs, &mut done, began, round_files)
+        {
+            if done.rounds == 0 {
+                return Err(error);
+            }
+            done.end = CompactEnd::Failed;
+            done.error = Some(error);
         }
         done.duration = began.elapsed();
         Ok(done)
@@ -151,10 +160,7 @@ impl Compactor<'_> {
     ) -> Result<(), Error> {
         let most = Bytes(done.wanted.get().saturating_mul(MOST_PER_BYTE));
         let budget = self.options.budget.map_or(most, |budget| budget.min(most));
-        let mount = fs.mount.as_ref().ok_or(Errno::OPNOTSUPP);
-        let root = mount
-            .and_then(|mount| mount.open(fs.dev))
-            .map_err(|errno| self.cannot(fs, io::Error::from(errno).into()))?;
+        let root = self.root(fs)?;
         // Files that refused.
         let mut stuck = HashSet::new();
         done.end = CompactEnd::NoRegion;
@@ -179,12 +185,12 @@ impl Compactor<'_> {
                 }
             };
             let region = chosen.region;
-            done.rounds += 1;
             if done.region.is_none() {
                 done.region = Some(region);
                 done.files = chosen.files.len() as u64;
             }
             if self.options.dry_run {
+                done.rounds += 1;
                 done.largest_after = region.place.len;
                 done.end = CompactEnd::DryRun;
                 return Ok(());
@@ -214,9 +220,10 @@ impl Compactor<'_> {
                     run_beneath(&roots, chosen.files, &options, cancel, self.observer)
                 })
                 .map_err(|error| self.cannot(fs, error.into()))?;
+            let refused = done.add(&result, &mut stuck);
             let space =
                 settled(fs, region.place.len).map_err(|error| self.cannot(fs, error.into()))?;
-            let refused = done.add(&result, &space, &mut stuck);
+            done.largest_after = space.largest();
             if done.largest_after >= done.wanted {
                 done.end = CompactEnd::Reached;
                 return Ok(());
@@ -276,6 +283,34 @@ impl Compactor<'_> {
         }
     }
 
+    /// Refuse what no file system of this size, or with so much free, can have.
+    fn ensure_possible(&self, fs: &Filesystem, space: &SpaceMap) -> Result<(), Error> {
+        let free = space.total();
+        if free.is_zero() {
+            return Err(self.cannot(fs, CannotCompact::Full));
+        }
+        let Some(wanted) = self.want.filter(|wanted| *wanted > free) else {
+            return Ok(());
+        };
+        let root = self.root(fs)?;
+        let size = Space::of(&root).map_err(|error| self.cannot(fs, error.into()))?;
+        let why = CannotCompact::WantsMore {
+            wanted,
+            free,
+            size: size.total,
+            most: self.spare(&root).min(free),
+            min_free_pct: self.options.min_free_pct,
+        };
+        Err(self.cannot(fs, why))
+    }
+
+    /// The root of the file system.
+    fn root(&self, fs: &Filesystem) -> Result<File, Error> {
+        let mount = fs.mount.as_ref().ok_or(Errno::OPNOTSUPP);
+        let root = mount.and_then(|mount| mount.open(fs.dev));
+        root.map_err(|errno| self.cannot(fs, io::Error::from(errno).into()))
+    }
+
     /// What may be held or taken now.
     fn spare(&self, root: &File) -> Bytes {
         let space = Space::of(root);
@@ -314,9 +349,9 @@ impl Compactor<'_> {
 
     /// The file system, if its free space can be made whole, by this user.
     fn file_system(&self) -> Result<Filesystem, Error> {
-        let fs = file_system(&self.path).ok_or_else(|| Error::Open {
+        let fs = look_up(&self.path).map_err(|source| Error::Open {
             path: self.path.clone(),
-            source: io::ErrorKind::NotFound.into(),
+            source,
         })?;
         match fs.kind {
             FsKind::Ext4 | FsKind::Xfs => {}

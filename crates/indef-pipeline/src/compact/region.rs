@@ -168,6 +168,7 @@ fn files(
                 fs: Arc::clone(&name),
                 engine: None,
                 extents_before: owner.fragments,
+                named: None,
                 skip: None,
                 chunks: Vec::new(),
             }

@@ -10,8 +10,10 @@ use indef_engine::{
     collect::Excluded,
     run::{Reason, RunResult, StopCause},
 };
-use indef_fs::{FsKind, SpaceMap};
+use indef_fs::FsKind;
 use units::Bytes;
+
+use crate::error::Error;
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub enum CompactEnd {
     Short,
     /// Somebody asked to stop, or the time is over.
     Stopped(StopCause),
+    /// An error ended it after a round: [`Compacted::error`].
+    Failed,
 }
 
 impl CompactEnd {
@@ -45,6 +49,7 @@ impl CompactEnd {
             Self::Budget => "budget",
             Self::Short => "space-short",
             Self::Stopped(_) => "stopped",
+            Self::Failed => "failed",
         }
     }
 }
@@ -71,7 +76,7 @@ pub struct InTheWay {
 }
 
 /// The result.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Compacted {
     /// The file system's kind.
     pub kind: FsKind,
@@ -81,7 +86,7 @@ pub struct Compacted {
     pub free: Bytes,
     /// The longest free run, before.
     pub largest_before: Bytes,
-    /// And afterwards; in a dry run the one that is expected.
+    /// And afterwards; in a dry run the one that is expected, and after an error the one that was seen last.
     pub largest_after: Bytes,
     /// The region that was chosen first.
     pub region: Option<Region>,
@@ -103,6 +108,8 @@ pub struct Compacted {
     pub excluded: Excluded,
     /// How it ended.
     pub end: CompactEnd,
+    /// The error that ended it.
+    pub error: Option<Error>,
     /// Files with an error.
     pub files_failed: u64,
     /// How long it took.
@@ -121,15 +128,14 @@ impl Compacted {
     pub(super) fn add(
         &mut self,
         round: &RunResult,
-        space: &SpaceMap,
         stuck: &mut HashSet<(u64, SkipReason)>,
     ) -> bool {
         let totals = &round.totals;
+        self.rounds += 1;
         self.files_moved += totals.files_moved;
         self.files_failed += totals.files_failed;
         self.bytes_relocated += totals.bytes_relocated;
         self.bytes_written += totals.bytes_written();
-        self.largest_after = space.largest();
         let known = stuck.len();
         for file in &round.files {
             match &file.reason {

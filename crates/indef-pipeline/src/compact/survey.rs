@@ -79,6 +79,7 @@ impl Survey {
         let options = CollectOptions {
             jobs,
             blocks: true,
+            most: true,
             select: select.clone(),
             ..CollectOptions::default()
         };

@@ -9,7 +9,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::{
-    reading::CannotTell,
+    reading::{CannotTell, LONGEST},
     source::{Source, text},
 };
 
@@ -89,12 +89,8 @@ impl Disks {
                 self.last.insert(disk.to_owned(), next);
                 [Err(CannotTell::OwnWork), Err(CannotTell::OwnWork)]
             }
-            None => {
-                self.last.insert(disk.to_owned(), next);
-                too_early
-            }
             Some(last) if now.saturating_sub(last.at) < SHORTEST => too_early,
-            Some(last) => {
+            Some(last) if now.saturating_sub(last.at) <= LONGEST => {
                 self.last.insert(disk.to_owned(), next);
                 let time = now.saturating_sub(last.at).as_millis() as f64;
                 let busy = next.busy_ms.saturating_sub(last.busy_ms) as f64 / time * 100.0;
@@ -107,6 +103,10 @@ impl Disks {
                     requests => took / requests as f64,
                 };
                 [Ok(busy.min(100.0)), Ok(latency)]
+            }
+            Some(_) | None => {
+                self.last.insert(disk.to_owned(), next);
+                too_early
             }
         }
     }

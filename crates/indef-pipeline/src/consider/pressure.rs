@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    reading::CannotTell,
+    reading::{CannotTell, LONGEST},
     source::{Source, text},
 };
 
@@ -48,7 +48,8 @@ impl Pressure {
                     return Err(why);
                 }
             };
-            match *before {
+            let is_of_now = |last: &Counted| now.saturating_sub(last.at) <= LONGEST;
+            match before.filter(is_of_now) {
                 // The mean of the last ten seconds; there was no work of ours in them.
                 None if !working => {
                     *before = Some(counted);
@@ -113,13 +114,19 @@ fn parse(text: &str) -> Option<(u64, f64)> {
     Some((field("total")?.parse().ok()?, mean.clamp(0.0, 100.0)))
 }
 
+/// Where the hierarchy of version 2 is: alone, or beside those of version 1.
+const HIERARCHIES: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
+
 /// The folder of our own control group (version 2), if it has no process but us.
 fn own_group(source: &impl Source) -> Option<String> {
     let groups = source.text("proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let folder = format!("sys/fs/cgroup/{group}");
-    let folder = folder.trim_end_matches('/').to_owned();
-    let own = source.text(&format!("{folder}/cgroup.procs")).ok()?;
+    let (folder, own) = HIERARCHIES.iter().find_map(|hierarchy| {
+        let folder = format!("{hierarchy}/{group}");
+        let folder = folder.trim_end_matches('/').to_owned();
+        let own = source.text(&format!("{folder}/cgroup.procs")).ok()?;
+        Some((folder, own))
+    })?;
     let us = std::process::id().to_string();
     let members: Vec<&str> = { own.lines() }
         .map(str::trim)

@@ -2,6 +2,10 @@
 
 use std::{fmt, time::Duration};
 
+/// A reading over a longer time than this says nothing of now: the mean of an hour hides that others have come within the
+/// last minute, and that they have gone. Twice the time between two looks of a service that waits, and some more.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
+
 /// A quantity that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quantity {

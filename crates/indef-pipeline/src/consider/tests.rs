@@ -143,6 +143,19 @@ fn pressure_is_that_of_others() {
     // 1.2 s in all, 1 s of ours.
     let working = look(&mut looker, true);
     assert_eq!(value(&working, Quantity::IoPressure), Ok(10.0));
+    // The same where the hierarchy is beside those of version 1.
+    let unified = "sys/fs/cgroup/unified/indef.service";
+    for file in ["cgroup.procs", "io.pressure"] {
+        let text = fake.files.borrow_mut().remove(&format!("{group}/{file}"));
+        fake.set(&format!("{unified}/{file}"), text.unwrap());
+    }
+    fake.pass(2);
+    let working = look(&mut looker, true);
+    assert_eq!(value(&working, Quantity::IoPressure), Ok(0.0));
+    for file in ["cgroup.procs", "io.pressure"] {
+        let text = fake.files.borrow_mut().remove(&format!("{unified}/{file}"));
+        fake.set(&format!("{group}/{file}"), text.unwrap());
+    }
     // A look right after work begins the quiet time, however soon it comes.
     fake.now.set(fake.now.get() + Duration::from_millis(100));
     fake.pressure(2_000_000, 2_000_000);
@@ -225,6 +238,40 @@ fn the_load_of_a_disk_is_judged_over_quiet_times() {
     let readings = looker.look(&stacked(), false, &Limits::default());
     assert_eq!(value(&readings, Quantity::DiskBusy), Ok(70.0));
     assert_eq!(readings[3].drive.as_deref(), Some("dm-0"));
+}
+
+/// Neither an hour in which others were busy until just now nor one in which they have just begun tells of now.
+#[test]
+fn a_reading_is_of_now_after_a_long_time_without_a_look() {
+    let fake = Fake::default();
+    fake.pressure(0, 0);
+    fake.disk("sda", 0, 0, 0);
+    let mut looker = Looker::new(&fake);
+    look(&mut looker, true);
+    // Busy for all of an hour but its end: the kernel's mean of ten seconds is 7.5 %.
+    fake.pass(3600);
+    fake.pressure(3_600_000_000, 0);
+    fake.disk("sda", 9000, 90_000, 3_600_000);
+    let readings = look(&mut looker, false);
+    assert_eq!(value(&readings, Quantity::IoPressure), Ok(7.5));
+    assert_eq!(
+        value(&readings, Quantity::DiskBusy),
+        Err(CannotTell::TooEarly)
+    );
+    fake.pass(1);
+    let readings = look(&mut looker, false);
+    assert_eq!(value(&readings, Quantity::IoPressure), Ok(0.0));
+    assert_eq!(value(&readings, Quantity::DiskBusy), Ok(0.0));
+    // Idle for an hour, and busy since a second.
+    fake.pass(3600);
+    fake.disk("sda", 9000, 90_000, 3_600_900);
+    look(&mut looker, false);
+    fake.pass(1);
+    fake.pressure(3_600_900_000, 0);
+    fake.disk("sda", 9900, 90_900, 3_601_800);
+    let readings = look(&mut looker, false);
+    assert_eq!(value(&readings, Quantity::IoPressure), Ok(90.0));
+    assert_eq!(value(&readings, Quantity::DiskBusy), Ok(90.0));
 }
 
 #[test]

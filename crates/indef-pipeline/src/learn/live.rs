@@ -344,6 +344,12 @@ impl Live {
         &self.ranges_seen
     }
 
+    /// The reads of each file that is counted separately.
+    pub fn reads(&self) -> impl Iterator<Item = (FileKey, u64)> + '_ {
+        let files = self.files.iter();
+        files.map(|(key, file)| (*key, file.total.reads))
+    }
+
     /// The files that were hottest recently: by the time of their reads, or by the number of reads
     /// where nothing was timed.
     #[must_use]

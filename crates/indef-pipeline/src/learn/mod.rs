@@ -3,6 +3,7 @@
 //! The collector counts in the kernel; about once a second its counts go into [`Live`], for
 //! observers, and into a table in memory, and from there at intervals into the profile.
 
+mod aside;
 mod keep;
 mod live;
 
@@ -17,12 +18,15 @@ use indef_trace::{
 };
 
 use crate::error::Error;
+pub(crate) use aside::{aside, hurry};
 pub use keep::Keep;
 use keep::Keeper;
 pub use live::{AccessCounts, Batch, Distinct, HotFile, Live, MAX_FILES, Rates};
 
 /// The longest time for which a signal or the end of a command goes unnoticed.
 const TICK: Duration = Duration::from_millis(50);
+/// The same of a trace that is made beside others, while nothing is counted.
+const ASIDE: Duration = Duration::from_secs(1);
 /// Interval at which the counts are drained.
 const ROUND: Duration = Duration::from_secs(1);
 
@@ -33,6 +37,8 @@ pub struct Session {
     live: Live,
     /// Single accesses are kept, so they are drained often.
     raw: bool,
+    /// The longest sleep.
+    patience: Duration,
 }
 
 /// Progress of a trace.
@@ -68,6 +74,10 @@ impl Session {
             collector: Collector::start(options)?,
             live: Live::default(),
             raw: options.raw,
+            patience: match options.aside {
+                true => ASIDE,
+                false => TICK,
+            },
         })
     }
 
@@ -96,7 +106,7 @@ impl Session {
         let mut round = began;
         let mut watched = Ok(());
         while watched.is_ok() {
-            thread::sleep(TICK);
+            thread::sleep(self.collector.rest().clamp(TICK, self.patience));
             let many = self.collector.keep_up();
             if is_over(began.elapsed()) {
                 break;

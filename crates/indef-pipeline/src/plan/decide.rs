@@ -18,6 +18,7 @@ use indef_engine::collect::FoundFile;
 use indef_fs::{EngineKind, FsKind, Refusal};
 use units::Bytes;
 
+use super::named::Sharers;
 use crate::{
     engines::{Chosen, Engines},
     geometry::Geometries,
@@ -31,11 +32,13 @@ pub(super) struct Basis<'a> {
     pub(super) options: &'a PlanOptions,
     pub(super) geometries: &'a Geometries,
     pub(super) engines: &'a Engines,
+    /// Gets the shared extents of each file, where the file system does not tell who has them.
+    pub(super) sharers: &'a Sharers,
     pub(super) accesses: Option<&'a Accesses>,
     /// Where to compare measured weights with the paper's.
     pub(super) rankings: Option<&'a Rankings>,
-    /// The time of all reads, where weights were measured.
-    pub(super) times: &'a ReadTimes,
+    /// The time of all reads, where the times of the profile are used.
+    pub(super) times: Option<&'a ReadTimes>,
     /// Reads were timed, and fragments cost them nothing: no range moves.
     pub(super) nothing_to_gain: bool,
     pub(super) names: Names,
@@ -58,12 +61,16 @@ impl Basis<'_> {
             whole_files,
             refused: no_engine,
             sharing,
+            needs_names,
         } = self.engines.of(&found.fs);
         let (layout, refused) = match found.result {
             Ok(layout) => (layout, None),
             Err(Refusal::Skip(reason)) => (Layout::default(), Some(reason)),
             Err(failed) => return Err(failed),
         };
+        if needs_names {
+            self.sharers.add(found.id, &layout);
+        }
         let read_only = found.fs.read_only.then_some(SkipReason::ReadOnlyMount);
         // On Btrfs these are asked for as root, and a file may have gone since.
         let untold = found.held.is_none() && self.options.reclaim_ratio.is_some();
@@ -71,11 +78,11 @@ impl Basis<'_> {
         let skip = refused.or(read_only).or(no_engine).or(untold);
         let accesses = self.accesses.map(|profile| profile.of(&found.id));
         let unread = matches!(accesses, Some(None));
-        if let Some(accesses) = accesses.flatten() {
+        if let (Some(times), Some(accesses)) = (self.times, accesses.flatten()) {
             let options = self.geometries.options(self.options, found.fs.dev);
             let unseen = self.accesses.map(|profile| profile.unseen(&found.id));
             let unseen = unseen.unwrap_or_default();
-            (self.times).add(&options, found.id, &layout, accesses, unseen);
+            times.add(&options, found.id, &layout, accesses, unseen);
         }
         let chunks = if skip.is_some() || unread {
             Vec::new()
@@ -145,6 +152,7 @@ impl Basis<'_> {
             fs,
             engine,
             extents_before: layout.fragments(),
+            named: None,
             skip,
             chunks,
         };

@@ -5,8 +5,10 @@
 //! files of which something moves are kept.
 
 mod decide;
+mod named;
 mod reclaim;
 mod shared;
+mod times;
 mod write;
 
 use std::{
@@ -18,7 +20,10 @@ use std::{
 use indef_core::{
     SkipReason,
     access::AccessRange,
-    calibrate::{Calibration, CannotCalibrate, CannotPredict, Prediction, Reads, Service},
+    calibrate::{
+        Calibration, CannotCalibrate, CannotPredict, Prediction, Reads, Service, calibrate,
+        most_of_a_request_ns,
+    },
     layout::DeviceTimes,
     plan::{
         Counts, FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, nothing_to_gain,
@@ -45,6 +50,8 @@ use crate::{
 pub use decide::is_fine;
 pub(crate) use decide::untouched_reason;
 use decide::{Basis, Names};
+use named::Sharers;
+use times::TimesBy;
 pub use write::write;
 
 /// The error of the part of the time that a move saves, by the model of a probe (docs/probe.md).
@@ -82,6 +89,8 @@ pub struct Planner {
     pub keep_notable: bool,
     /// The engine requested by name.
     pub engine: Option<EngineKind>,
+    /// Where a file system does not tell which files share blocks, all that do are among `paths`.
+    pub shared_among_paths: bool,
     /// Parts in which the reads of a store are counted; 1 but for the service, for which a read that has faded is less than one.
     pub parts: u64,
     /// Number of files examined at the same time; 0 for a default for this machine.
@@ -108,6 +117,7 @@ impl Planner {
             compare: false,
             keep_notable: false,
             engine: None,
+            shared_among_paths: false,
             parts: 1,
             jobs: 0,
         }
@@ -158,13 +168,15 @@ impl Planner {
             geometries.forget_times();
         }
         let mut options = geometries.main_options(&self.options);
-        let calibration = accesses
+        let samples = accesses
             .as_ref()
             .filter(|_| self.measured || !self.ignore_times)
             .map(|accesses| {
                 let (paths, jobs) = (&self.paths, self.jobs);
-                weigh::calibration(&options, &geometries, accesses, paths, jobs, cancel)
+                weigh::samples(&options, &geometries, accesses, paths, jobs, cancel)
             });
+        let request_ns = samples.as_deref().and_then(most_of_a_request_ns);
+        let calibration = samples.map(calibrate);
         let nothing_to_gain = { calibration.as_ref() }
             .filter(|_| !self.ignore_times)
             .and_then(nothing_to_gain);
@@ -185,16 +197,20 @@ impl Planner {
         if let Weight::Probed(_) = options.weight {
             geometries.note_probes(notes);
         }
-        let engines = Engines::new(self.engine, self.options.allow_unshare);
+        let engines = Engines::new(self.engine, self.options.allow_unshare)
+            .with_names(self.shared_among_paths);
+        let sharers = Sharers::default();
         let (rankings, times) = (Rankings::default(), ReadTimes::default());
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
+        let times_by = TimesBy::of(calibration.as_ref(), &options.weight, self.calibrate);
         let basis = Basis {
             options: &options,
             geometries: &geometries,
             engines: &engines,
+            sharers: &sharers,
             accesses: accesses.as_ref(),
             rankings: compare.then_some(&rankings),
-            times: &times,
+            times: times_by.map(|_| &times),
             nothing_to_gain: nothing_to_gain.is_some(),
             names: Names::default(),
             on_rows: AtomicBool::new(false),
@@ -203,7 +219,11 @@ impl Planner {
         let mut planned = self.walk(roots, &basis, cancel, notes);
         truncate_on(&mut planned.files, &options, accesses.is_some());
         let (files, roots) = (&mut planned.files, &planned.roots);
-        for (file, failed) in shared::look(files, &self.paths, roots, &engines, cancel, notes) {
+        let known = shared::Known {
+            engines: &engines,
+            sharers: &sharers.take(),
+        };
+        for (file, failed) in shared::look(files, &self.paths, roots, known, cancel, notes) {
             match (failed, untouched_reason(&file.chunks)) {
                 (Some(refusal), _) => notes.note(Note::Refused {
                     path: &file.path,
@@ -224,7 +244,7 @@ impl Planner {
         }
         options.on_rows = basis.on_rows.into_inner();
         planned.options = options;
-        if let (Some(Ok(found)), Some(accesses)) = (&calibration, &accesses) {
+        if let (Some(times_by), Some(accesses)) = (times_by, &accesses) {
             let service = |(reads, files): &(Reads, HashSet<TargetId>)| {
                 let mean_ns = reads.now_ns / reads.reads.max(1) as f64;
                 let options = &planned.options;
@@ -234,13 +254,11 @@ impl Planner {
             let times = times.into_sums();
             let service = self.calibrate.then(|| service(&times));
             planned.summary.cancelled |= cancel.is_cancelled();
-            let predict = |saved_ns, service: Option<&Result<Service, CannotPredict>>| {
-                let service = service.map(Result::as_ref).transpose();
-                service
-                    .map_err(|why| *why)
-                    .and_then(|service| found.predict(&times.0, saved_ns, service))
-            };
-            planned.prediction = Some(predict(planned.totals.gain, service.as_ref()));
+            let gain = planned.totals.gain;
+            // A plan of nothing is no question to the device.
+            if matches!(times_by, TimesBy::Weights(_)) || gain > 0.0 {
+                planned.prediction = times_by.predict(&times.0, gain, service);
+            }
             // Measured was what the plan leaves, not what all that may move would.
             let whole = service.map(|service| {
                 service.map(|service| Service {
@@ -249,7 +267,7 @@ impl Planner {
                 })
             });
             let possible = planned.limited.possible_gain;
-            planned.whole_prediction = Some(predict(possible, whole.as_ref()));
+            planned.whole_prediction = times_by.predict(&times.0, possible, whole);
         }
         if let Weight::Probed(_) = planned.options.weight {
             let totals = &planned.totals;
@@ -262,6 +280,7 @@ impl Planner {
             }));
         }
         planned.calibration = calibration;
+        planned.request_ns = request_ns;
         planned.nothing_to_gain = nothing_to_gain;
         planned.comparison = compare.then(|| rankings.compare());
         Ok(planned)
@@ -285,6 +304,8 @@ impl Planner {
             // Where space is given back, all of it is written back already.
             sync: self.options.reclaim_ratio.is_none(),
             held: self.options.reclaim_ratio.is_some(),
+            // One that has a block of another file in common is needed, too.
+            blocks: self.shared_among_paths,
             select: self.select.clone(),
             ..CollectOptions::default()
         };
@@ -374,6 +395,8 @@ pub struct Planned {
     pub limited: Limited,
     /// Where weights were to be measured: the weights, or the reason for their absence.
     pub calibration: Option<Result<Calibration, CannotCalibrate>>,
+    /// Where reads were timed, however few: the most that a request of them takes, in nanoseconds.
+    pub request_ns: Option<f64>,
     /// Where weights were measured: what the plan does to the time of all reads, or the reason for which
     /// that cannot be told. Where they are of a probe of the drive: the same of the reads of what moves.
     pub prediction: Option<Result<Prediction, CannotPredict>>,

@@ -4,18 +4,18 @@
 //! which runs move files, since what one file costs may be in the price of another. So a plan is the same every time,
 //! and costs what a run may write.
 
-use std::{collections::BTreeMap, mem, path::PathBuf};
+use std::{collections::BTreeMap, mem, path::PathBuf, sync::Arc};
 
 use indef_core::{
     SkipReason,
-    layout::ExtentFlags,
+    layout::{ExtentFlags, Layout},
     plan::{Chunk, Decision, FilePlan, SharedWindow, share},
 };
 use indef_engine::Cancel;
 use indef_fs::{EngineKind, Mapper, Mounts, Refusal, Roots, Target, TargetId, map};
 use units::FileRange;
 
-use super::decide::untouched_reason;
+use super::{decide::untouched_reason, named::Found};
 use crate::{
     claimed::is_free,
     engines::Engines,
@@ -25,13 +25,21 @@ use crate::{
 /// A file that is left out of a plan; with the failure, if there was one.
 pub(super) type LeftOut = (FilePlan, Option<Refusal>);
 
+/// By which files are looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) engines: &'a Engines,
+    /// The files that share blocks, where the file system does not tell.
+    pub(super) sharers: &'a Found,
+}
+
 /// Look at those of the files below `paths` that others share. Returns those of which nothing is left to move, which are
 /// taken out.
 pub(super) fn look(
     files: &mut Vec<FilePlan>,
     paths: &[PathBuf],
     roots: &Roots,
-    engines: &Engines,
+    known: Known<'_>,
     cancel: &Cancel,
     notes: &dyn Notes,
 ) -> Vec<LeftOut> {
@@ -52,15 +60,15 @@ pub(super) fn look(
     }
     let gain = |index: &usize| files[*index].gain_per_byte();
     order.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
-    let mut left = BTreeMap::new();
+    let (mut left, mut named) = (BTreeMap::new(), 0);
     for index in order {
         if cancel.is_cancelled() {
             break;
         }
         let file = &mut files[index];
         let looked = match is_free {
-            Ok(()) => look_at(file, roots, engines, cancel),
-            Err(_) => leave_shared(file, roots, engines),
+            Ok(()) => look_at(file, roots, known, cancel),
+            Err(_) => leave_shared(file, roots, known.engines, SkipReason::Shared),
         };
         let failed = match looked {
             Ok(()) => None,
@@ -74,7 +82,12 @@ pub(super) fn look(
         };
         if failed.is_some() || untouched_reason(&file.chunks).is_some() {
             left.insert(index, failed);
+        } else {
+            named += u64::from(file.named.as_ref().is_some_and(|named| !named.is_empty()));
         }
+    }
+    if named > 0 {
+        notes.note(Note::SharedAmongPaths { files: named });
     }
     let mut out = Vec::new();
     for (index, file) in mem::take(files).into_iter().enumerate() {
@@ -89,13 +102,25 @@ pub(super) fn look(
 fn look_at(
     file: &mut FilePlan,
     roots: &Roots,
-    engines: &Engines,
+    known: Known<'_>,
     cancel: &Cancel,
 ) -> Result<(), Refusal> {
+    let engines = known.engines;
     let Some(engine) = engines.sharing(file.dev) else {
         return Ok(());
     };
-    let target = open(file, roots)?;
+    let mut target = open(file, roots)?;
+    if engine.needs_names() {
+        match known.sharers.with(target.id, &layout_of(&target)?) {
+            Ok(named) => target.named = Some(named),
+            Err(reason) => {
+                // Whoever moves it takes nothing that is shared.
+                file.named = Some(Arc::default());
+                return leave_shared(file, roots, engines, reason);
+            }
+        }
+        file.named.clone_from(&target.named);
+    }
     match engine.admit(&target) {
         Ok(()) => {
             let windows = engine.foresee(&target, &file.runs(), &|| cancel.is_cancelled())?;
@@ -104,7 +129,7 @@ fn look_at(
         }
         // The other one takes it.
         Err(Refusal::Skip(SkipReason::Unsupported | SkipReason::NoEngine)) => {
-            leave_shared(file, roots, engines)
+            leave_shared(file, roots, engines, SkipReason::Shared)
         }
         Err(refusal) => Err(refusal),
     }
@@ -120,25 +145,27 @@ fn open(file: &FilePlan, roots: &Roots) -> Result<Target, Refusal> {
     Target::look_beneath(&root, below, Some((id, file.born)))
 }
 
-/// Leave the file to the engine that moves what nobody shares.
-fn leave_shared(file: &mut FilePlan, roots: &Roots, engines: &Engines) -> Result<(), Refusal> {
+/// Leave the file to the engine that moves what nobody shares. The rest stays for a reason.
+fn leave_shared(
+    file: &mut FilePlan,
+    roots: &Roots,
+    engines: &Engines,
+    reason: SkipReason,
+) -> Result<(), Refusal> {
     let target = open(file, roots)?;
     file.engine = engines.main(file.dev).map(|kind| kind.name().into());
-    let window = without_shared(file, &target)?;
+    let window = without_shared(file, &target, reason)?;
     share(&mut file.chunks, &[window]);
     Ok(())
 }
 
 /// For an engine that leaves shared ranges alone: the chunks of which nobody shares anything.
-fn without_shared(file: &FilePlan, target: &Target) -> Result<SharedWindow, Refusal> {
-    let whole = FileRange::new(0, u64::MAX);
-    let layout = map(
-        &target.file,
-        &target.path,
-        whole,
-        false,
-        &mut Mapper::default(),
-    )?;
+fn without_shared(
+    file: &FilePlan,
+    target: &Target,
+    reason: SkipReason,
+) -> Result<SharedWindow, Refusal> {
+    let layout = layout_of(target)?;
     let is_shared = |chunk: &&Chunk| {
         let mut extents = layout.clipped(chunk.range);
         extents.any(|extent| extent.flags.contains(ExtentFlags::SHARED))
@@ -148,8 +175,13 @@ fn without_shared(file: &FilePlan, target: &Target) -> Result<SharedWindow, Refu
         asked: file.runs(),
         alone: alone.iter().map(|chunk| chunk.range).collect(),
         staying: { shared.iter() }
-            .map(|chunk| (chunk.range, SkipReason::Shared))
+            .map(|chunk| (chunk.range, reason))
             .collect(),
         ..SharedWindow::default()
     })
+}
+
+fn layout_of(target: &Target) -> Result<Layout, Refusal> {
+    let (whole, path) = (FileRange::new(0, u64::MAX), &target.path);
+    map(&target.file, path, whole, false, &mut Mapper::default())
 }

@@ -13,7 +13,7 @@ use units::Bytes;
 #[non_exhaustive]
 pub enum ProbeError {
     /// A file operation failed.
-    #[error("{path}: {operation}: {source}", path = path.display())]
+    #[error("{path}: cannot {operation}: {source}", path = path.display())]
     Failed {
         /// The path that was given, or the drive.
         path: PathBuf,

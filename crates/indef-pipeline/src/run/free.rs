@@ -55,6 +55,7 @@ mod tests {
             fs: "ext4".into(),
             engine: None,
             extents_before: 1,
+            named: None,
             skip: None,
             chunks: Vec::new(),
         }

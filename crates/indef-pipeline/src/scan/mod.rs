@@ -3,9 +3,15 @@
 //! Files stream through: of a million of them only the worst are kept.
 
 mod heat;
+mod memory;
+mod plain;
+mod records;
+mod remembered;
+mod swept;
 mod tally;
 mod upkeep;
 mod verdict;
+mod whole;
 
 use std::{
     path::{Path, PathBuf},
@@ -35,9 +41,12 @@ use crate::{
     weigh,
 };
 pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost, ReadCost};
+use remembered::Subvolume;
+use swept::Swept;
 pub use tally::{FileScan, Tally};
 pub use upkeep::Upkeep;
 pub use verdict::{Gain, Verdict};
+use whole::WholeScan;
 
 /// The paths to scan, and the options.
 #[derive(Clone, Debug)]
@@ -60,8 +69,11 @@ pub struct Scanner {
     pub top: usize,
     /// Number of files examined at the same time; 0 for a default for this machine.
     pub jobs: usize,
-    /// Open and map each file, also where the file system's metadata tells of many at once.
+    /// Open and map each file, also where the file system's metadata tells of many at once; nothing is remembered.
     pub full: bool,
+    /// `visit` gets each file. Otherwise those in one piece may be left out: a whole XFS needs no walk then, and on Btrfs
+    /// what did not change since the last scan of a whole subvolume is remembered.
+    pub each: bool,
 }
 
 /// The findings of a scan.
@@ -71,6 +83,8 @@ pub struct Scanned {
     pub tally: Tally,
     /// The walk in numbers; whether it was cancelled.
     pub summary: CollectSummary,
+    /// Files that an earlier scan has looked at, and this one has not.
+    pub remembered: u64,
     /// The internal geometries of the devices.
     pub geometries: Geometries,
     /// The heat of the whole profile, if there is one.
@@ -105,6 +119,7 @@ impl Scanner {
             top: 20,
             jobs: 0,
             full: false,
+            each: true,
         }
     }
 
@@ -179,7 +194,23 @@ impl Scanner {
             ..CollectOptions::default()
         };
         notes.note(Note::Walk);
-        let summary = collect(&self.paths, &collect_options, cancel, &look_at);
+        let is_whole = !(self.each || self.full || places) && self.select.is_everything();
+        let by_metadata = || {
+            scan_whole(
+                &self.paths,
+                self.io_size,
+                &collect_options,
+                cancel,
+                &look_at,
+            )
+        };
+        let (summary, remembered) = match is_whole.then(by_metadata).flatten() {
+            Some(found) => {
+                lock(&tally).add_plain(&found.counts.plain, found.fs.kind);
+                (found.summary, found.remembered)
+            }
+            None => (collect(&self.paths, &collect_options, cancel, &look_at), 0),
+        };
         let tally = into_inner(tally);
         let systems = file_systems(&self.paths);
         let free_on = |(path, fs): &(&PathBuf, Filesystem)| {
@@ -189,14 +220,32 @@ impl Scanner {
             })
         };
         Ok(Scanned {
-            verdict: Verdict::of(&tally, heat.as_ref()),
+            verdict: Verdict::of(&tally, heat.as_ref(), summary.problems),
             gives_die_hints: systems.iter().any(|(_, fs)| fs.gives_die_hints()),
             free_spaces: systems.iter().filter_map(free_on).collect(),
             tally,
             summary,
+            remembered,
             geometries,
             heat,
         })
+    }
+}
+
+/// Scan what the paths lead to, for reads of this size, if that is all of a file system or subvolume that can tell;
+/// `visit` gets each file that is not plain, from many threads. `None` where a walk has to do it, before any file was
+/// visited.
+fn scan_whole(
+    paths: &[PathBuf],
+    io_size: Bytes,
+    options: &CollectOptions,
+    cancel: &Cancel,
+    visit: &(dyn Fn(Seen) + Sync),
+) -> Option<WholeScan> {
+    let [path] = paths else { return None };
+    match Subvolume::open(path, options, cancel) {
+        Some(subvolume) => subvolume.scan(io_size, &|found| visit(Seen::File(found))),
+        None => Swept::open(paths, path, options, cancel)?.scan(io_size, visit),
     }
 }
 

@@ -11,11 +11,12 @@ use indef_core::{
     SkipReason,
     layout::{Unreachable, WindowedDolf, WindowedDopf},
 };
-use indef_fs::Filesystem;
+use indef_fs::{Filesystem, FsKind};
 use units::Bytes;
 
 use super::{
     heat::{FileHeat, Hottest, Lost, ReadCost},
+    plain::PlainSums,
     upkeep::Upkeep,
 };
 
@@ -134,7 +135,7 @@ pub struct Tally {
     histogram: [u64; BUCKETS],
     /// The cost of extents beyond reading.
     pub upkeep: Upkeep,
-    /// Files with more extents than they would ideally have.
+    /// Files with more extents than they would ideally have, also where no engine works.
     pub fragmented: u64,
     /// Extents of all files.
     pub extents: u64,
@@ -205,6 +206,7 @@ impl Tally {
             // A file that could not be examined has no extents here.
             if file.excess() > 0 {
                 *self.refused.entry(reason).or_default() += 1;
+                self.fragmented += 1;
             }
             return;
         }
@@ -248,6 +250,24 @@ impl Tally {
         }
     }
 
+    /// Count files in one piece, which reach all that they hold.
+    pub(super) fn add_plain(&mut self, sums: &PlainSums, kind: FsKind) {
+        if sums.files() == 0 {
+            return;
+        }
+        *self.file_systems.entry(kind.to_string()).or_default() += sums.files();
+        self.histogram[bucket(0)] += sums.without;
+        self.histogram[bucket(1)] += sums.with;
+        self.upkeep.add(Upkeep::of(kind, 0));
+        self.extents += sums.with;
+        self.ideal += sums.with;
+        self.size = self.size.saturating_add(Bytes(sums.size));
+        self.allocated = self.allocated.saturating_add(Bytes(sums.allocated));
+        self.dolf.windows += sums.windows;
+        self.dolf.fragments += sums.windows;
+        self.dolf.max = self.dolf.max.max(sums.windows.min(1));
+    }
+
     /// The worst files, worst first.
     #[must_use]
     pub fn worst(&self) -> Vec<&FileScan> {
@@ -282,6 +302,13 @@ impl Tally {
                 (least, greatest, self.histogram[n])
             })
             .collect()
+    }
+
+    /// Fragmented files that are not [`Self::refused`].
+    #[must_use]
+    pub fn movable(&self) -> u64 {
+        let refused: u64 = self.refused.values().sum();
+        self.fragmented.saturating_sub(refused)
     }
 
     /// Number of files that could be examined.

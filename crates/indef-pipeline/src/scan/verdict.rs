@@ -16,6 +16,8 @@ pub enum Verdict {
         /// Files examined.
         files: u64,
     },
+    /// There were problems, and no file could be looked at.
+    NothingSeen,
     /// Moving these bytes makes reads faster.
     WorthMoving {
         /// Bytes to move.
@@ -63,8 +65,11 @@ pub enum Gain {
 
 impl Verdict {
     /// The verdict of these findings.
-    pub(super) fn of(tally: &Tally, heat: Option<&Heat>) -> Self {
-        if tally.fragmented == 0 {
+    pub(super) fn of(tally: &Tally, heat: Option<&Heat>, problems: u64) -> Self {
+        if tally.files() == 0 && problems > 0 {
+            return Self::NothingSeen;
+        }
+        if tally.movable() == 0 {
             let refused = tally.refused.iter().max_by_key(|(_, files)| **files);
             return match refused {
                 Some((reason, _)) => Self::NoEngine {
@@ -78,7 +83,7 @@ impl Verdict {
         }
         let nothing = match tally.shared {
             Bytes::ZERO => Self::NothingToJoin {
-                files: tally.fragmented,
+                files: tally.movable(),
             },
             bytes => Self::Shared { bytes },
         };
@@ -125,6 +130,7 @@ impl Verdict {
                 "nothing-to-gain"
             }
             Self::NoEngine { .. } => "no-engine",
+            Self::NothingSeen => "cannot-tell",
         }
     }
 }
@@ -158,21 +164,27 @@ mod tests {
     #[test]
     fn without_a_profile_the_layout_decides() {
         let mut tally = Tally::new(1);
-        assert_eq!(Verdict::of(&tally, None), Verdict::Fine { files: 0 });
+        assert_eq!(Verdict::of(&tally, None, 0), Verdict::Fine { files: 0 });
+        let unseen = Verdict::of(&tally, None, 1);
+        assert_eq!(
+            (unseen, unseen.kind()),
+            (Verdict::NothingSeen, "cannot-tell")
+        );
         tally.refused.insert(SkipReason::NoEngine, 2);
         tally.refused.insert(SkipReason::NoJournal, 3);
-        let verdict = Verdict::of(&tally, None);
+        tally.fragmented = 5;
+        let verdict = Verdict::of(&tally, None, 0);
         let expected = Verdict::NoEngine {
             files: 5,
             reason: SkipReason::NoJournal,
         };
         assert_eq!((verdict, verdict.kind()), (expected, "no-engine"));
-        tally.fragmented = 4;
-        let verdict = Verdict::of(&tally, None);
+        tally.fragmented += 4;
+        let verdict = Verdict::of(&tally, None, 0);
         assert_eq!(verdict, Verdict::NothingToJoin { files: 4 });
         assert_eq!(verdict.kind(), "fine");
         tally.shared = Bytes::mib(2);
-        let verdict = Verdict::of(&tally, None);
+        let verdict = Verdict::of(&tally, None, 0);
         assert_eq!(
             verdict,
             Verdict::Shared {
@@ -183,7 +195,7 @@ mod tests {
         tally.worth_moving = Bytes::mib(1);
         tally.saved_requests = 31;
         tally.dolf.fragments = 62;
-        let verdict = Verdict::of(&tally, None);
+        let verdict = Verdict::of(&tally, None, 0);
         let expected = Verdict::WorthMoving {
             bytes: Bytes::mib(1),
             gain: Gain::FewerRequests(50.0),

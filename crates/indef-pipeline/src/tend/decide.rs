@@ -28,7 +28,14 @@ pub struct Decided {
     pub by: SavedBy,
 }
 
-/// Keep what pays back of a plan whose reads stand for `days`.
+/// The terms where a request that is saved counts as no more than the timed reads of this plan show that one takes.
+#[must_use]
+pub fn terms_of(planned: &Planned, terms: &Terms) -> Terms {
+    let most = planned.request_ns.map(|ns| ns / 1e9);
+    most.map_or(*terms, |most| terms.with_request_seconds(most))
+}
+
+/// Keep what pays back of a plan whose reads stand for `days`; `terms` are those of [`terms_of`] it.
 #[must_use]
 pub fn decide(planned: Planned, terms: &Terms, days: f64, beliefs: &Beliefs<'_>) -> Decided {
     let by = saved_by(&planned);
@@ -135,6 +142,8 @@ fn saved_by(planned: &Planned) -> SavedBy {
 
 #[cfg(test)]
 mod tests {
+    use units::Bytes;
+
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -157,6 +166,25 @@ mod tests {
         assert_eq!(worth_days([], HOUR), 0.0);
         assert_eq!(observed_days([], HOUR), 1.0 / 24.0);
         assert_eq!(worth_days([(24 * HOUR, HOUR)], HOUR), 0.5);
+    }
+
+    /// Before times give weights, a request counts as what the price in time and the guess of its price say: 100 µs. Not on a
+    /// drive of which a few reads have shown that it takes less.
+    #[test]
+    fn a_request_counts_as_no_more_than_timed_reads_show() {
+        let terms = Terms::default();
+        let needed = |request_ns| {
+            let planned = Planned {
+                request_ns,
+                ..Planned::default()
+            };
+            terms_of(&planned, &terms).price(Bytes::gib(1), SavedBy::Requests)
+        };
+        assert_eq!(needed(None), 300_000.0);
+        assert_eq!(needed(Some(1e6)), 300_000.0);
+        let of_fast = needed(Some(5e3)) * 5e-6;
+        let in_time = terms.price(Bytes::gib(1), SavedBy::Time);
+        assert!((of_fast / in_time - 1.0).abs() < 1e-9, "{of_fast}");
     }
 
     #[test]

@@ -214,9 +214,10 @@ impl fmt::Display for Decision {
 }
 
 /// A number of days for a person.
-fn days(days: f64) -> String {
+pub(super) fn days(days: f64) -> String {
     match days {
         ..0.001 => "a minute".to_owned(),
+        ..0.0415 => format!("{:.0} minutes", days * 24.0 * 60.0),
         ..1.0 => format!("{:.1} hours", days * 24.0),
         ..100.0 => format!("{days:.1} days"),
         _ => format!("{days:.0} days"),
@@ -248,6 +249,11 @@ mod tests {
         assert_eq!(
             moves.to_string(),
             "128 MiB of 2 files are worth moving: 10.0 s of reads saved a day, paid back in 9.1 hours of the 30.0 days for which it serves"
+        );
+        let spans = [0.0, 0.0009, 0.0014, 0.041, 0.042, 0.99, 1.0, 99.9, 100.4].map(days);
+        assert_eq!(
+            spans.join(", "),
+            "a minute, a minute, 2 minutes, 59 minutes, 1.0 hours, 23.8 hours, 1.0 days, 99.9 days, 100 days"
         );
         let late = outlook(0, Bytes::mib(1), &[(SkipReason::PaysTooLate, 1)]);
         assert!(late.to_string().contains("90.0 days only"), "{late}");

@@ -28,14 +28,15 @@ use indef_trace::{
     resolve::Resolver,
     store::{Session as StoredSession, Store, StoreOptions},
 };
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, fstat, open};
 use units::{Bytes, FileRange};
 
 use super::{
-    decide::{Decided, decide, noise_of, observed_days, worth_days},
+    decide::{Decided, decide, noise_of, observed_days, terms_of, worth_days},
     decision::{Decision, Outlook},
     experience::{Foresight, PARTS},
     memory::{FileKey, Memory, OfPlace},
+    novelty::Novelty,
     portion::{Portion, PortionEnd, PortionLimit, Traced},
     settings::Settings,
     world::{Halt, Place, Work},
@@ -43,7 +44,7 @@ use super::{
 use crate::{
     error::Error,
     geometry::file_system,
-    learn::{Keep, Session, TraceUpdate},
+    learn::{Keep, Session, TraceUpdate, aside, hurry},
     mounts::all_mounts,
     note::Note,
     plan::{Planned, Planner},
@@ -73,6 +74,8 @@ pub struct Duties {
     known: HashMap<usize, (Option<String>, OfPlace)>,
     /// Ranges that were moved, whose times the profile still has.
     moved: HashMap<TargetId, Vec<FileRange>>,
+    /// By place.
+    novelty: Vec<Novelty>,
 }
 
 /// What is left to be moved on a file system.
@@ -84,6 +87,9 @@ struct Rest {
     tries: HashMap<TargetId, u32>,
     /// The file of which a range did not fit into the last portion.
     too_large: Option<TargetId>,
+    /// All files of the plan, and those of them that got new blocks together with another one, in whatever portion.
+    planned: HashSet<TargetId>,
+    along: HashSet<TargetId>,
     /// On what the decision rests.
     foresight: Foresight,
 }
@@ -106,6 +112,7 @@ impl Duties {
             memory,
             known: HashMap::new(),
             moved: HashMap::new(),
+            novelty: Vec::new(),
         }
     }
 
@@ -236,6 +243,13 @@ impl Traces {
         })
     }
 
+    /// The days that the reads stand for: for a decision, which is careful about a short time, and as they were counted. Caution
+    /// is no prediction, so what comes is compared with the counts.
+    fn days(&self) -> (f64, f64) {
+        let careful = observed_days(self.all(), self.half_life);
+        (careful, worth_days(self.all(), self.half_life))
+    }
+
     fn all(&self) -> impl Iterator<Item = (Duration, Duration)> + '_ {
         self.since(SystemTime::UNIX_EPOCH)
     }
@@ -265,16 +279,25 @@ impl Halting<'_> {
     }
 }
 
-/// Asks at each event, and adds up what was spent.
+/// Asks at each event, adds up what was spent, and notes what moved along.
 struct Observed<'a> {
     halting: &'a Halting<'a>,
     spent: AtomicU64,
+    planned: &'a HashSet<TargetId>,
+    along: Mutex<HashSet<TargetId>>,
 }
 
 impl Observer for Observed<'_> {
     fn on(&self, event: RunEvent<'_>) {
-        if let RunEvent::Settled { spent, .. } = event {
-            self.spent.fetch_add(spent.get(), Ordering::Relaxed);
+        match event {
+            RunEvent::Settled { spent, .. } => {
+                self.spent.fetch_add(spent.get(), Ordering::Relaxed);
+            }
+            RunEvent::MovedAlong(files) => {
+                let planned = files.iter().filter(|file| self.planned.contains(*file));
+                lock(&self.along).extend(planned);
+            }
+            _ => {}
         }
         self.halting.ask();
     }
@@ -301,18 +324,26 @@ impl Work for Duties {
         };
         let mut keys: Vec<FileSystemKey> = Vec::new();
         let mut places: Vec<Place> = Vec::new();
+        let mut novelty: Vec<Novelty> = Vec::new();
         for path in paths {
             // Opened only to find its file system: opening a device may have effects.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let opened = open(&path, flags, Mode::empty()).map_err(io::Error::from);
-            let key = opened.and_then(FileSystemKey::of);
-            let key = key.map_err(|error| format!("{}: {error}", path.display()))?;
+            let found =
+                opened.and_then(|file| Ok((fstat(&file)?.st_dev, FileSystemKey::of(file)?)));
+            let (dev, key) = found.map_err(|error| format!("{}: {error}", path.display()))?;
             match keys.iter().position(|known| *known == key) {
-                Some(at) => places[at].paths.push(path),
+                Some(at) => {
+                    novelty[at].is_on(dev);
+                    places[at].paths.push(path);
+                }
                 None => {
                     let drive = file_system(&path).and_then(|fs| Drive::of(&fs));
                     let name = drive.map(|drive| drive.name());
                     keys.push(key);
+                    let mut of_place = Novelty::default();
+                    of_place.is_on(dev);
+                    novelty.push(of_place);
                     places.push(Place {
                         paths: vec![path],
                         drives: name.into_iter().collect(),
@@ -321,6 +352,7 @@ impl Work for Duties {
             }
         }
         self.places.clone_from(&places);
+        self.novelty = novelty;
         match places.is_empty() {
             true => {
                 Err("no engine works on any mounted file system (indef doctor tells why)".into())
@@ -329,7 +361,7 @@ impl Work for Duties {
         }
     }
 
-    fn learn(&mut self, time: Duration, halt: Halt<'_>) -> Result<Traced, String> {
+    fn learn(&mut self, time: Duration, is_aside: bool, halt: Halt<'_>) -> Result<Traced, String> {
         let Some(path) = self.profile.clone() else {
             return Err("there is no place for a profile".to_owned());
         };
@@ -340,6 +372,7 @@ impl Work for Duties {
                 paths: self.settings.paths.clone(),
                 ..Filter::default()
             },
+            aside: is_aside,
             ..TraceOptions::default()
         };
         let keep = Keep {
@@ -348,24 +381,41 @@ impl Work for Duties {
             command: "indef watch".to_owned(),
             store: StoreOptions::default(),
         };
-        let session = Session::begin(&options, Some(&keep)).map_err(|error| chain(&error))?;
-        let mut not_stored = None;
-        let learned = session.learn(|elapsed| elapsed >= time || halt(), &mut |update| {
-            if let TraceUpdate::NotStored(error) = update {
-                not_stored = Some(error.to_string());
-            }
-        });
-        if let Some(error) = not_stored {
-            tracing::info!(error, "counts wait for the profile");
-        }
+        let mut learn = || {
+            let session = Session::begin(&options, Some(&keep))?;
+            let is_over = |elapsed: Duration| {
+                let is_over = elapsed >= time || halt();
+                if is_over && is_aside {
+                    hurry();
+                }
+                is_over
+            };
+            Ok(session.learn(is_over, &mut |update| {
+                if let TraceUpdate::NotStored(error) = update {
+                    tracing::info!(%error, "counts wait for the profile");
+                }
+            }))
+        };
+        let learned: Result<_, Error> = match is_aside {
+            true => aside(learn).map_err(|error| error.to_string())?,
+            false => learn(),
+        };
+        let learned = learned.map_err(|error| chain(&error))?;
         learned.kept.map_err(|error| chain(&error))?;
         learned.watched.map_err(|error| chain(&error))?;
+        for novelty in &mut self.novelty {
+            novelty.add(learned.live.reads());
+        }
         let total = learned.live.total();
         Ok(Traced {
             reads: total.reads,
             read_time: total.mean_time(),
             requests_per_read: total.requests_per_read(),
         })
+    }
+
+    fn is_another_load(&self, place: usize) -> bool {
+        self.novelty.get(place).is_some_and(Novelty::is_other)
     }
 
     fn plan(&mut self, place: usize, halt: Halt<'_>) -> Result<Option<Outlook>, String> {
@@ -394,7 +444,7 @@ impl Work for Duties {
         };
         let experience = &mut known.experience;
         let look = experience.look(since_1970(now), terms.within_days, &traced);
-        let look = Mutex::new(look);
+        let seen = Mutex::new((look, HashSet::new()));
         let halting = Halting {
             halt: Mutex::new(halt),
             cancel: &cancel,
@@ -402,9 +452,11 @@ impl Work for Duties {
         let notes = |_: Note<'_>| halting.ask();
         let see = |found: &FoundFile, read: &[AccessRange]| {
             let key = FileKey::of(found.id, found.born);
+            let (look, devices) = &mut *lock(&seen);
+            devices.insert(found.id.dev);
             match &found.result {
-                Ok(layout) => lock(&look).see(key, layout, read),
-                Err(_) => lock(&look).pass_over(key),
+                Ok(layout) => look.see(key, layout, read),
+                Err(_) => look.pass_over(key),
             }
         };
         let planned = planner
@@ -413,18 +465,24 @@ impl Work for Duties {
         if planned.summary.cancelled || cancel.is_cancelled() {
             return Ok(None);
         }
+        let (look, devices) = into_inner(seen);
+        let terms = terms_of(&planned, &terms);
         // Without a profile nothing is known of reads, and so nothing of what lasts that is read.
         if traces.is_some() {
-            into_inner(look).end();
+            look.end();
         }
-        let (days, credibility) = match &traces {
+        let (days, foretold_days, credibility) = match &traces {
             Some(traces) => {
                 let noise = noise_of(traces.all(), traces.half_life);
                 let credibility = Credibility::of(&planned.counts, noise * PARTS as f64);
-                let days = observed_days(traces.all(), traces.half_life);
-                (days * PARTS as f64, credibility)
+                let (days, foretold_days) = traces.days();
+                (
+                    days * PARTS as f64,
+                    foretold_days * PARTS as f64,
+                    credibility,
+                )
             }
-            None => (1.0, Credibility::FULL),
+            None => (1.0, 1.0, Credibility::FULL),
         };
         let experience = &known.experience;
         let decided =
@@ -441,8 +499,16 @@ impl Work for Duties {
             outlook.observed_days /= PARTS as f64;
         }
         self.keep_known();
+        if let Some(novelty) = self.novelty.get_mut(place) {
+            for dev in devices {
+                novelty.is_on(dev);
+            }
+            novelty.looked();
+        }
         let rest = Rest {
             options: options.clone(),
+            planned: files.iter().map(id).collect(),
+            along: HashSet::new(),
             files: files.into(),
             tries: HashMap::new(),
             too_large: None,
@@ -450,7 +516,7 @@ impl Work for Duties {
                 options,
                 terms,
                 by,
-                observed_days: days,
+                observed_days: foretold_days,
                 credibility,
             },
         };
@@ -474,6 +540,8 @@ impl Work for Duties {
         let observer = Observed {
             halting: &halting,
             spent: AtomicU64::new(0),
+            planned: &rest.planned,
+            along: Mutex::default(),
         };
         let options = RunOptions {
             budget: Some(limit.bytes),
@@ -493,7 +561,10 @@ impl Work for Duties {
             ..Planned::default()
         };
         let begun = Instant::now();
-        let result = match runner.run(RunWork::from_planned(planned, &())) {
+        let ran = runner.run(RunWork::from_planned(planned, &()));
+        let (spent, along) = (observer.spent.into_inner(), into_inner(observer.along));
+        rest.along.extend(along);
+        let mut result = match ran {
             Ok(result) => result,
             Err(error) => {
                 rest.put_back(files);
@@ -512,7 +583,10 @@ impl Work for Duties {
         };
         let took = begun.elapsed();
         tracing::debug!(?took, "a portion");
-        let spent = Bytes(observer.spent.into_inner());
+        let spent = Bytes(spent);
+        for file in &mut result.files {
+            file.tell_along(&rest.along);
+        }
         let moved: Vec<FilePlan> = { result.files.iter() }
             .filter(|file| !file.bytes_relocated.is_zero())
             .filter_map(|file| files.iter().find(|plan| id(plan) == file.id).cloned())
@@ -592,6 +666,7 @@ impl Rest {
             ..Portion::default()
         };
         let (mut left, mut too_large) = (Vec::new(), None);
+        let has_moved = (result.files.iter()).any(|file| !file.bytes_relocated.is_zero());
         for plan in files {
             let Some(file) = of_file.get(&id(&plan)) else {
                 continue;
@@ -614,8 +689,13 @@ impl Rest {
                     }
                 }
                 Some(Reason::Skip(SkipReason::OverBudget)) => {
-                    if file.bytes_relocated.is_zero() && spent.is_zero() && too_large.is_none() {
-                        too_large = Some(needs(&plan, had));
+                    if !has_moved && too_large.is_none() {
+                        let needs = needs(&plan, had);
+                        too_large = Some(match spent.is_zero() {
+                            true => needs,
+                            // It takes more than it is priced at: that of the files that move along.
+                            false => needs.max(had.saturating_add(had)),
+                        });
                         self.too_large = Some(file.id);
                     }
                     left.push(plan);
@@ -707,20 +787,25 @@ mod tests {
             common_error: None,
         };
         let week = 7 * 24 * hour;
-        let days_of = |sessions: &[StoredSession], half_life| {
+        let both = |sessions: &[StoredSession], half_life| {
             let traces = Traces {
                 sessions: sessions.to_vec(),
                 half_life,
                 now,
             };
-            observed_days(traces.all(), half_life)
+            traces.days()
         };
+        let days_of = |sessions: &[StoredSession], half_life| both(sessions, half_life).0;
         let days = |sessions: &[StoredSession]| days_of(sessions, week);
         assert_eq!(days(&[]), 1.0 / 24.0);
         assert_eq!(days(&[session(Duration::ZERO, true)]), 0.25);
         let two = [session(Duration::ZERO, false), session(week, true)];
         assert_eq!(days(&two), 0.375);
         assert_eq!(days_of(&two, Duration::ZERO), 0.5);
+        // A first trace of ten minutes stands for an hour, and foretells what ten minutes do.
+        let mut first = session(Duration::ZERO, true);
+        first.began = now - hour / 6;
+        assert_eq!(both(&[first], week), (1.0 / 24.0, 1.0 / 144.0));
         // One that ends in the future, as the clock was set back, is worth its time.
         assert_eq!(days(&[session(Duration::ZERO, true)]), 0.25);
     }

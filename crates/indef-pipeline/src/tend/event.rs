@@ -1,10 +1,14 @@
 //! Events of the service, as one line each.
 
-use std::{fmt, path::Path};
+use std::{fmt, path::Path, time::Duration};
 
 use units::Bytes;
 
-use super::{decision::Outlook, ledger::Spent, portion::Traced};
+use super::{
+    decision::{Outlook, days},
+    ledger::Spent,
+    portion::Traced,
+};
 use crate::consider::Reading;
 
 /// How much an event matters.
@@ -81,6 +85,8 @@ pub enum Event<'a> {
     Began {
         /// A path on each.
         places: Vec<&'a Path>,
+        /// How long it traces before it looks at them; zero where it does not.
+        learn: Duration,
     },
     /// Quantities that nobody can tell, told once.
     Unknown(&'a [Reading]),
@@ -88,6 +94,13 @@ pub enum Event<'a> {
     LedgerDamaged,
     /// A trace has ended.
     Learned(&'a Traced),
+    /// A trace waits for others.
+    LearnsLater {
+        /// What they wait for.
+        why: &'a [Reading],
+        /// The longest time.
+        most: Duration,
+    },
     /// It cannot trace.
     NotLearned {
         /// Why.
@@ -174,10 +187,20 @@ impl Event<'_> {
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Began { places } => match places.len() {
-                1 => f.write_str("looks after one file system"),
-                n => write!(f, "looks after {n} file systems"),
-            },
+            Self::Began { places, learn } => {
+                match places.len() {
+                    1 => f.write_str("looks after one file system")?,
+                    n => write!(f, "looks after {n} file systems")?,
+                }
+                match learn.is_zero() {
+                    true => Ok(()),
+                    false => write!(
+                        f,
+                        "; first it traces reads for {}",
+                        days(learn.as_secs_f64() / 86_400.0)
+                    ),
+                }
+            }
             Self::Unknown(readings) => {
                 let lines: Vec<String> = readings.iter().map(ToString::to_string).collect();
                 write!(f, "not all can be told here: {}", lines.join("; "))
@@ -192,6 +215,11 @@ impl fmt::Display for Event<'_> {
                     write!(f, ", {:.1} µs each", time.get() as f64 / 1e3)?;
                 }
                 Ok(())
+            }
+            Self::LearnsLater { why, most } => {
+                let lines: Vec<String> = why.iter().map(ToString::to_string).collect();
+                let most = days(most.as_secs_f64() / 86_400.0);
+                write!(f, "traces later, in {most} at the latest: {}", lines.join("; "))
             }
             Self::NotLearned { why } => write!(
                 f,

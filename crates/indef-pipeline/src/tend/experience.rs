@@ -82,7 +82,7 @@ pub struct Foresight {
     pub terms: Terms,
     /// In which quantity moves save.
     pub by: SavedBy,
-    /// Days that the reads of the plan stand for.
+    /// Days in which the reads of the plan were counted, however short.
     pub observed_days: f64,
     /// How far their counts are believed.
     pub credibility: Credibility,
@@ -410,7 +410,7 @@ impl Promise {
             // Times are those of reads since the move, as those before were forgotten.
             let timed = access.observed.timed as f64;
             let came = timed * (access.reads as f64 / PARTS as f64).min(1.0);
-            let mean = access.observed.time.0 as f64 / timed.max(1.0);
+            let mean = access.observed.mean_ns().unwrap_or_default();
             came * self.before_ns.map_or(self.saved_ns, |before| before - mean)
         });
         self.so_far = Given {
@@ -565,6 +565,7 @@ mod tests {
             fs: "ext4".into(),
             engine: None,
             extents_before: 16,
+            named: None,
             skip: None,
             chunks: vec![chunk],
         };

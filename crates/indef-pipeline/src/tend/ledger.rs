@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use super::stored;
+use crate::stored;
 
 const SCHEMA: u64 = 1;
 /// A longer file is none of ours.

@@ -14,10 +14,8 @@ use indef_core::plan::{BirthTime, FilePlan};
 use indef_fs::TargetId;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    experience::Experience,
-    stored::{Found, read, write},
-};
+use super::experience::Experience;
+use crate::stored::{Found, read, write};
 
 const SCHEMA: u64 = 1;
 /// A longer file is none of ours.

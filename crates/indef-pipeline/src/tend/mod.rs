@@ -10,6 +10,7 @@
 //! One loop on one thread. It sees the world through [`World`] (clocks, signals, readings) and the work through
 //! [`Work`], so a day can pass in a test within milliseconds; [`Duties`] is the real work.
 //!
+//! - **Learn.** A trace is made beside others ([`crate::learn`]), and waits for a while where they wait for a processor.
 //! - **Pause.** Whatever works asks at each step ([`Halt`]) whether it is to stop: for a signal, the end of a window,
 //!   or readings at their limits. What was to be moved is kept and goes on later. A plan that is older than some
 //!   hours is made anew.
@@ -24,11 +25,11 @@ mod experience;
 mod ledger;
 mod memory;
 pub mod metrics;
+mod novelty;
 mod portion;
 mod settings;
 mod state;
 mod status;
-mod stored;
 mod window;
 mod world;
 
@@ -40,8 +41,8 @@ use std::{
 use indef_core::plan::SavedBy;
 use units::Bytes;
 
-use crate::consider::{CannotTell, Gate, Reading};
-pub use decide::{Decided, decide, noise_of, observed_days, worth_days};
+use crate::consider::{CannotTell, Gate, Quantity, Reading};
+pub use decide::{Decided, decide, noise_of, observed_days, terms_of, worth_days};
 pub use decision::{Decision, Outlook};
 pub use duties::Duties;
 pub use event::{Event, Hold, Level};
@@ -74,6 +75,9 @@ pub struct Tender<'a, W, K> {
     ledger: Option<Ledger>,
     places: Vec<Tended>,
     learn_at: Duration,
+    /// Whether processors are free for a trace, and until when at most it waits for that.
+    processors: Gate,
+    put_off: Option<Duration>,
     status: Status,
     is_unknown_told: bool,
     work_left: bool,
@@ -174,6 +178,8 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
             ledger,
             places: Vec::new(),
             learn_at: Duration::ZERO,
+            processors: Gate::default(),
+            put_off: None,
             status: Status::default(),
             is_unknown_told: false,
             work_left: false,
@@ -217,10 +223,17 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
             }
             self.publish();
             let now = self.world.now().since_boot;
-            if now >= self.learn_at && self.does_learn() {
-                self.learn(now);
-                continue;
+            if now >= self.learn_at
+                && self.does_learn()
+                && let Some(aside) = self.may_learn(now)
+            {
+                self.learn(now, aside);
+                if self.world.asked().is_some() {
+                    continue;
+                }
             }
+            // Each trace is followed by work, also where the next one is due when it ends.
+            let now = self.world.now().since_boot;
             let mut next = match self.does_learn() {
                 true => self.learn_at.min(now + TURN),
                 false => now + TURN,
@@ -297,17 +310,48 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         let paths: Vec<PathBuf> = self.places.iter().map(Tended::path).collect();
         self.world.tell(&Event::Began {
             places: paths.iter().map(PathBuf::as_path).collect(),
+            learn: match self.does_learn() {
+                true => self.settings.learn,
+                false => Duration::ZERO,
+            },
         });
     }
 
-    fn learn(&mut self, now: Duration) {
+    /// Whether the trace that is due may begin, and whether it lets all others go first. It waits until others do not wait
+    /// for a processor any more, but not longer than it is from one trace to the next: a machine that is always busy has
+    /// reads to learn of, too. There it has to run as others do, or would never come to its turn.
+    fn may_learn(&mut self, now: Duration) -> Option<bool> {
+        let drives = match self.places.first() {
+            Some(tended) if !self.settings.once => &tended.place.drives,
+            _ => return Some(false),
+        };
+        let limits = &self.settings.limits;
+        let mut readings = self.world.look(drives, false, limits);
+        readings.retain(|reading| reading.quantity == Quantity::CpuPressure);
+        self.processors.take(&readings, now, limits);
+        let is_calm = self.processors.is_open();
+        if is_calm || self.put_off.is_some_and(|until| now >= until) {
+            (self.processors, self.put_off) = (Gate::default(), None);
+            return Some(is_calm);
+        }
+        if self.put_off.is_none() {
+            let most = self.settings.learn_every;
+            self.put_off = Some(now + most);
+            let why = self.processors.why();
+            self.world.tell(&Event::LearnsLater { why, most });
+        }
+        self.learn_at = now + TURN;
+        None
+    }
+
+    fn learn(&mut self, now: Duration, aside: bool) {
         self.learn_at = now + self.settings.learn_every.max(self.settings.learn);
         let (world, status) = (&mut *self.world, &self.status);
         let mut is_over = || {
             world.publish(status);
             world.asked().is_some()
         };
-        let learned = self.work.learn(self.settings.learn, &mut is_over);
+        let learned = self.work.learn(self.settings.learn, aside, &mut is_over);
         let after = self.world.now().since_boot;
         self.status.traced_s += match &learned {
             Ok(_) => after.saturating_sub(now).as_secs_f64(),
@@ -317,6 +361,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
             Ok(traced) => {
                 self.status.traced = Some(traced);
                 self.world.tell(&Event::Learned(&traced));
+                self.wake(after);
             }
             Err(why) => {
                 // Rights and kernels seldom change.
@@ -329,6 +374,17 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         }
         if self.settings.once {
             self.learn_at = Duration::MAX;
+        }
+    }
+
+    /// Another load may have something to gain: where nothing had, it is looked at without the rest of its long pause.
+    fn wake(&mut self, now: Duration) {
+        for (index, tended) in self.places.iter_mut().enumerate() {
+            let is_idle = tended.phase == Phase::Due && tended.pause > self.settings.every;
+            if is_idle && self.work.is_another_load(index) {
+                tended.not_before = tended.not_before.min(now);
+                tended.pause = self.settings.every;
+            }
         }
     }
 
@@ -537,7 +593,10 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
             self.succeed(index);
         }
         // What is not known yet may be known soon.
-        let is_idle = !matches!(decision, Decision::NoProfile | Decision::NotRead);
+        let is_idle = !matches!(
+            decision,
+            Decision::NoProfile | Decision::NotRead | Decision::Unclear(_)
+        );
         self.rest(index, is_idle && !is_move);
     }
 

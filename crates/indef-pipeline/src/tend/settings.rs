@@ -25,7 +25,7 @@ pub struct Settings {
     /// The cost of tracing.
     pub sampling: Sampling,
     /// From the end of a round of a file system to its next one. Doubled while there is nothing to do, up to
-    /// [`Self::LONGEST_PAUSE`].
+    /// [`Self::LONGEST_PAUSE`], or until a trace shows another load.
     pub every: Duration,
     /// In which time a move has to pay back.
     pub terms: Terms,

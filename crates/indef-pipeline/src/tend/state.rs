@@ -4,18 +4,18 @@
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use indef_engine::resume::{find_state_directory, state_directory};
 use rustix::{
-    fs::{FlockOperation, Mode, OFlags, flock, open, openat},
+    fs::{FlockOperation, Mode, OFlags, flock, openat},
     io::Errno,
-    process::geteuid,
 };
 
 use super::ledger::{Budgets, Ledger, LedgerError, Moment};
+use crate::stored::own_folder;
 
 const FOLDER: &str = "watch";
 const PROFILE: &str = "profile";
@@ -76,19 +76,9 @@ impl Kept {
             path: folder.clone(),
             source,
         };
-        match fs::DirBuilder::new().mode(0o700).create(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
-            _ => {}
-        }
-        // A link is not followed.
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = open(&folder, flags, Mode::empty()).map_err(|errno| io(errno.into()))?;
-        let status = File::from(opened.try_clone().map_err(io)?)
-            .metadata()
-            .map_err(io)?;
-        if status.uid() != geteuid().as_raw() || status.mode() & 0o022 != 0 {
+        let Some(opened) = own_folder(&folder).map_err(io)? else {
             return Err(CannotKeep::NotOurs { path: folder });
-        }
+        };
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = openat(&opened, "lock", flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| io(errno.into()))?;
@@ -134,7 +124,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 

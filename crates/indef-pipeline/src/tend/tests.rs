@@ -49,6 +49,8 @@ struct FakeWorld {
     clock: FakeClock,
     /// How busy the disk of others is at a time since boot, in percent.
     busy: fn(u64) -> f64,
+    /// How long others wait for a processor, likewise.
+    cpu: fn(u64) -> f64,
     /// By how much the wall clock is wrong at a time since boot.
     wrong_s: fn(u64) -> i64,
     until: u64,
@@ -64,6 +66,7 @@ impl FakeWorld {
         Self {
             clock: clock.clone(),
             busy: |_| 0.0,
+            cpu: |_| 0.0,
             wrong_s: |_| 0,
             until,
             reload_at: None,
@@ -127,6 +130,11 @@ impl World for FakeWorld {
         vec![
             reading(Quantity::IoPressure, Ok(busy / 4.0), 10.0),
             reading(
+                Quantity::CpuPressure,
+                Ok((self.cpu)(self.clock.seconds())),
+                50.0,
+            ),
+            reading(
                 Quantity::DiskBusy,
                 match working {
                     true => Err(CannotTell::OwnWork),
@@ -172,10 +180,16 @@ struct FakeWork {
     /// Bytes to move, by place.
     wanted: Vec<u64>,
     learned: Vec<u64>,
+    /// Whether it did so aside.
+    aside: Vec<bool>,
     scans: Vec<(u64, usize)>,
     /// Beginning, end, bytes.
     portions: Vec<(u64, u64, u64)>,
     cannot_learn: bool,
+    /// The decision, whatever is wanted.
+    decides: Option<Decision>,
+    /// When another load begins, by place.
+    begins: Vec<u64>,
     /// The next range cannot be divided.
     lump: u64,
     kept: HashSet<usize>,
@@ -205,13 +219,25 @@ impl Work for FakeWork {
         Ok((0..self.wanted.len()).map(place).collect())
     }
 
-    fn learn(&mut self, time: Duration, halt: Halt<'_>) -> Result<Traced, String> {
+    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, String> {
         self.learned.push(self.clock.seconds());
+        self.aside.push(aside);
         if self.cannot_learn {
             return Err("this kernel has no BTF".to_owned());
         }
         self.work(time.as_secs(), halt);
         Ok(Traced::default())
+    }
+
+    fn is_another_load(&self, place: usize) -> bool {
+        let (learned, begins) = (self.learned.last(), self.begins.get(place));
+        let looked = self.scans.iter().rev().find(|(_, of)| *of == place);
+        match (learned, begins, looked) {
+            (Some(learned), Some(begins), Some((looked, _))) => {
+                (looked..=learned).contains(&begins)
+            }
+            _ => false,
+        }
     }
 
     fn plan(&mut self, place: usize, halt: Halt<'_>) -> Result<Option<Outlook>, String> {
@@ -234,7 +260,11 @@ impl Work for FakeWork {
         let files = u64::from(bytes > 0);
         let skipped = [(indef_core::SkipReason::Contiguous, 5)].into();
         let terms = indef_core::plan::Terms::default();
-        Ok(Some(Outlook::of(files, paying, &terms, skipped, 1.0)))
+        let outlook = Outlook::of(files, paying, &terms, skipped, 1.0);
+        Ok(Some(Outlook {
+            decision: self.decides.clone().unwrap_or(outlook.decision),
+            ..outlook
+        }))
     }
 
     fn portion(&mut self, place: usize, limit: &PortionLimit, halt: Halt<'_>) -> Portion {
@@ -422,6 +452,53 @@ fn a_busy_machine_is_walked_through_less_and_less_often() {
 }
 
 #[test]
+fn a_trace_waits_for_others_who_wait_for_a_processor_but_not_for_ever() {
+    let clock = FakeClock::default();
+    let mut world = FakeWorld::new(&clock, 7 * HOUR);
+    world.cpu = |seconds| match seconds {
+        1000..7200 => 20.0,
+        _ => 90.0,
+    };
+    let mut work = FakeWork {
+        clock: clock.clone(),
+        wanted: vec![0],
+        ..FakeWork::default()
+    };
+    run(&Settings::default(), &mut world, &mut work);
+    // Once they have been calm for a while, then every hour, and every other one where they are always busy.
+    let calm = Settings::default().limits.calm.as_secs();
+    let first = work.learned[0];
+    assert!((1000 + calm..1000 + calm + 20).contains(&first), "{first}");
+    let gaps: Vec<u64> = { work.learned.windows(2) }
+        .map(|two| two[1] - two[0])
+        .collect();
+    let expected = [HOUR, 2 * HOUR, 2 * HOUR];
+    assert_eq!(gaps.len(), expected.len(), "{:?}", work.learned);
+    for (gap, expected) in gaps.into_iter().zip(expected) {
+        assert!((expected..expected + 40).contains(&gap), "{gap}");
+    }
+    assert_eq!(work.aside, [true, true, false, false]);
+    let later =
+        "traces later, in 1.0 hours at the latest: sd0: others wait for a processor (90.0 %";
+    assert!(world.told(later) >= 3, "{:?}", world.lines());
+    // Who wants one round has it.
+    let clock = FakeClock::default();
+    let mut world = FakeWorld::new(&clock, HOUR);
+    world.cpu = |_| 90.0;
+    let mut work = FakeWork {
+        clock: clock.clone(),
+        wanted: vec![0],
+        ..FakeWork::default()
+    };
+    let once = Settings {
+        once: true,
+        ..Settings::default()
+    };
+    run(&once, &mut world, &mut work);
+    assert_eq!((work.learned, work.aside), (vec![0], vec![false]));
+}
+
+#[test]
 fn a_signal_ends_it_within_a_step() {
     let clock = FakeClock::default();
     let mut world = FakeWorld::new(&clock, 32);
@@ -554,6 +631,76 @@ fn without_tracing_it_says_so_once_a_day_and_goes_on() {
     assert_eq!(work.wanted, [0]);
 }
 
+/// The next trace may tell what this one does not: such a file system is looked at as often as one with work.
+#[test]
+fn what_times_do_not_tell_yet_is_looked_at_again_soon() {
+    let scans = |decides: Decision| {
+        let clock = FakeClock::default();
+        let mut world = FakeWorld::new(&clock, DAY);
+        let mut work = FakeWork {
+            clock: clock.clone(),
+            wanted: vec![1 << 30],
+            decides: Some(decides),
+            ..FakeWork::default()
+        };
+        run(&Settings::default(), &mut world, &mut work);
+        assert!(work.portions.is_empty());
+        work.scans.len()
+    };
+    let unclear = scans(Decision::Unclear("up to 40 %".to_owned()));
+    assert!((20..=24).contains(&unclear), "{unclear}");
+    assert!(scans(Decision::NotRead) >= 20);
+    let idle = scans(Decision::NoCost("no cost".to_owned()));
+    assert!((3..=6).contains(&idle), "{idle}");
+}
+
+/// A long pause is for a load that had nothing to gain, not for the one that comes after it.
+#[test]
+fn another_load_is_looked_at_when_a_trace_shows_it() {
+    let clock = FakeClock::default();
+    let mut world = FakeWorld::new(&clock, 2 * DAY);
+    let mut work = FakeWork {
+        clock: clock.clone(),
+        wanted: vec![0, 0],
+        decides: Some(Decision::NothingToJoin),
+        begins: vec![20 * HOUR, u64::MAX],
+        ..FakeWork::default()
+    };
+    run(&Settings::default(), &mut world, &mut work);
+    let looks = |of: usize| -> Vec<u64> {
+        let looks = work.scans.iter().filter(|(_, place)| *place == of);
+        looks.map(|(at, _)| at / HOUR).collect()
+    };
+    let (other, same) = (looks(0), looks(1));
+    // The pauses of the one grow again from then on, those of the other just grow.
+    let soon = other.iter().filter(|at| (20..=22).contains(*at)).count();
+    assert!((1..=2).contains(&soon), "{other:?}");
+    assert!(!same.iter().any(|at| (20..=22).contains(at)), "{same:?}");
+    assert!(other.len() <= 2 * same.len(), "{other:?}, {same:?}");
+}
+
+/// Work gets its turn although a trace is due whenever the last one ends.
+#[test]
+fn traces_without_a_pause_between_them_do_not_keep_work_away() {
+    for learn_s in [HOUR, 2 * HOUR] {
+        let clock = FakeClock::default();
+        let mut world = FakeWorld::new(&clock, DAY);
+        let mut work = FakeWork {
+            clock: clock.clone(),
+            wanted: vec![1 << 30, 1 << 20],
+            ..FakeWork::default()
+        };
+        let settings = Settings {
+            learn: Duration::from_secs(learn_s),
+            ..Settings::default()
+        };
+        run(&settings, &mut world, &mut work);
+        assert_eq!(work.wanted, [0, 0], "{:?}", world.lines());
+        let learned = work.learned.len() as u64;
+        assert!((10..=DAY / learn_s).contains(&learned), "{learned}");
+    }
+}
+
 #[test]
 fn settings_are_read_again() {
     let clock = FakeClock::default();
@@ -572,6 +719,8 @@ fn settings_are_read_again() {
     let first = work.portions[0].0;
     assert!((2 * HOUR..3 * HOUR).contains(&first), "{first}");
     assert_eq!(world.told("looks after one file system"), 2);
+    let first = "first it traces reads for 10 minutes";
+    assert_eq!(world.told(first), 2, "{:?}", world.lines());
 }
 
 #[test]

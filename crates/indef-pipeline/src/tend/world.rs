@@ -91,12 +91,15 @@ pub trait Work {
     /// There are none, or they cannot be looked at.
     fn places(&mut self) -> Result<Vec<Place>, String>;
 
-    /// Trace for so long, into the profile.
+    /// Trace for so long, into the profile; `aside`: only where nobody else wants a processor.
     ///
     /// # Errors
     ///
     /// It is not possible, or what was counted was not kept.
-    fn learn(&mut self, time: Duration, halt: Halt<'_>) -> Result<Traced, String>;
+    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, String>;
+
+    /// Whether the traces since the last look at a file system have the reads of another load.
+    fn is_another_load(&self, place: usize) -> bool;
 
     /// Look at a file system, and decide. What is to be moved is kept for [`Self::portion`]. `None`: it was halted.
     ///

@@ -292,6 +292,7 @@ fn look(order: &Order, options: &RunOptions) -> Result<Looked, Ending> {
         fs: fs.kind.to_string().into(),
         engine,
         extents_before: layout.fragments(),
+        named: None,
         skip: None,
         chunks,
     };

@@ -32,11 +32,17 @@
 /* Bytes of a file system's UUID. */
 #define UUID_BYTES 16
 /* Words that fill the rest of a cache line. */
-#define LINE_WORDS 4
+#define LINE_WORDS 2
 /* Of a load that is news to user space, one in so many is chosen at once. */
 #define BRAKED 64
 
-/* How a range was accessed; a field of struct range_key. */
+/*
+ * Bits of range_key.kind that are the kind; those above are the process by whose calls the counts
+ * are weighed, or 0.
+ */
+#define KIND_BITS 8
+
+/* How a range was accessed. */
 enum range_kind {
 	KIND_READ = 0,
 	KIND_WRITE = 1,
@@ -114,6 +120,9 @@ struct run {
 	__u32 weight;
 	/* state.window when it was last continued. */
 	__u32 window;
+	/* Of its range_key. */
+	__u32 process;
+	__u32 reserved;
 };
 
 /*
@@ -136,11 +145,28 @@ struct fault {
 	__u32 reserved;
 };
 
+/*
+ * The reads and writes of a task that Linux counts for /proc/PID/io (syscr and syscw), chosen or
+ * not, since it was seen first; since it began, if that was later than the trace.
+ */
+struct task_calls {
+	/* That time, and when it ended; 0 if it has not. */
+	__u64 began;
+	__u64 ended;
+	__u64 made;
+	/* Those of them that were chosen: with the weight 1, and the sum of larger ones. */
+	__u64 exact;
+	__u64 counted;
+	__u32 process;
+	__u32 reserved;
+};
+
 /* What a record of the ring is; its first field. */
 enum event_kind {
 	EVENT_FILE = 1,
 	EVENT_RANGE = 2,
 	EVENT_COUNTED = 3,
+	EVENT_ENDED = 4,
 };
 
 /* A file is accessed for the first time. */
@@ -167,6 +193,13 @@ struct counted_event {
 	__u32 reserved;
 	struct range_key range;
 	struct counters counters;
+};
+
+/* A task has ended some of whose calls were chosen with a weight. */
+struct ended_event {
+	__u32 kind;
+	__u32 reserved;
+	struct task_calls calls;
 };
 
 /* A tree or a file that --path names, as stat shows it. */
@@ -228,6 +261,10 @@ struct state {
 	__u32 window;
 	/* Chosen anew for each trace: which tasks are chosen when. */
 	__u32 salt;
+	/* When the window of this number was seen first, in ticks of the kernel's clock. */
+	__u64 window_tick;
+	__u32 ticked_window;
+	__u32 reserved_window;
 	/* What the programs write lies in other cache lines than what each of them reads. */
 	__u64 line[LINE_WORDS];
 	/* Chosen accesses, each single call, where the cost has a bound. */
@@ -238,6 +275,8 @@ struct state {
 	__u64 variance;
 	/* What comes to it because one choice covered several calls (syscall layer). */
 	__u64 common;
+	/* When a task was seen for the first time; 0 before. */
+	__u64 began;
 	/* This many reads are timed before user space allows more. */
 	__u32 timings_left;
 	__u32 next_file;

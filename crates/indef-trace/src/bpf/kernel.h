@@ -202,6 +202,12 @@ struct pid {
 	struct upid numbers[1];
 };
 
+/* include/linux/task_io_accounting.h, v6.1; without CONFIG_TASK_XACCT these fields are missing. */
+struct task_io_accounting {
+	__u64 syscr;
+	__u64 syscw;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid;
@@ -213,6 +219,8 @@ struct task_struct {
 	char comm[COMM_BYTES];
 	struct files_struct *files;
 	struct signal_struct *signal;
+	__u64 start_time;
+	struct task_io_accounting ioac;
 };
 
 /* include/linux/bpf.h, v6.1: the context of a program that is run for each task. */

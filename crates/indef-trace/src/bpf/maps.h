@@ -74,24 +74,45 @@ static __always_inline __u64 epoch(void)
 	return bpf_jiffies64();
 }
 
+/* Epochs since the window began. */
+static __always_inline __u64 epoch_of_window(void)
+{
+	__u64 now = epoch();
+
+	if (*(volatile __u32 *)&state.ticked_window != state.window) {
+		*(volatile __u64 *)&state.window_tick = now;
+		*(volatile __u32 *)&state.ticked_window = state.window;
+	}
+	return now - *(volatile __u64 *)&state.window_tick;
+}
+
 /*
  * The same, but all accesses of a task within a short time share one coin: what begins where the
  * last one ended is still seen to do so.
+ *
+ * A window is short and stands for much. So where there are windows, one epoch is chosen in each
+ * row of `one_in` from its beginning, at random: with coins of their own, all of a window may fall
+ * on the other side.
  */
 static __always_inline __u32 toss_for_task(__u32 tid)
 {
 	__u64 sampling = *(volatile __u64 *)&state.sampling;
-	__u32 one_in = sampling;
-	__u64 mixed;
+	__u32 one_in = sampling, weight = sampling >> 32;
+	__u64 now, mixed, wanted = 0;
 
-	if (one_in > 1) {
-		mixed = (epoch() << 22 ^ tid) * 0x9e3779b97f4a7c15ull + state.salt;
-		mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
-		mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
-		if ((mixed >> 32) * one_in >> 32)
-			return 0;
+	if (one_in <= 1)
+		return weight;
+	if (weight > one_in) {
+		now = epoch_of_window();
+		wanted = now % one_in;
+		now = now / one_in + ((__u64)state.window << 16);
+	} else {
+		now = epoch();
 	}
-	return sampling >> 32;
+	mixed = (now << 22 ^ tid) * 0x9e3779b97f4a7c15ull + state.salt;
+	mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
+	mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
+	return (mixed >> 32) * one_in >> 32 == wanted ? weight : 0;
 }
 
 /*

@@ -50,6 +50,17 @@ struct call {
 	__u32 weight;
 	/* state.window when it was entered. */
 	__u32 window;
+	/* Whether it reads or writes regular files. */
+	__u32 has_files;
+	/* Whether `first` and `began` are known. */
+	__u32 is_known;
+	/* calls_made() when it was entered. */
+	__u64 before;
+	/* For struct task_calls; `first` is what had been made before. */
+	__u64 first;
+	__u64 began;
+	__u64 exact;
+	__u64 counted;
 	/* The epoch of the last choice, and the sum of weight - 1 over what it has covered. */
 	__u64 epoch;
 	__u64 covered;
@@ -122,6 +133,45 @@ static __always_inline __u32 file_of_task(struct inode *inode)
 	return call->known_file;
 }
 
+/* The reads and writes that Linux counts of a task: without those of io_uring and libaio. */
+static __always_inline __u64 calls_made(struct task_struct *task)
+{
+	if (!bpf_core_field_exists(task->ioac.syscr))
+		return 0;
+	return task->ioac.syscr + task->ioac.syscw;
+}
+
+/* A chosen call begins. */
+static __always_inline void call_begins(struct call *call)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	call->before = calls_made(task);
+	if (call->is_known)
+		return;
+	call->is_known = 1;
+	call->began = bpf_ktime_get_ns();
+	if (!state.began)
+		state.began = call->began;
+	if (task->start_time >= state.began)
+		call->began = task->start_time;
+	else
+		call->first = call->before;
+}
+
+/* It has ended. Returns the process by whose calls its accesses are weighed, or 0. */
+static __always_inline __u32 call_ends(struct call *call, __u32 weight)
+{
+	__u64 made = calls_made(bpf_get_current_task_btf()) - call->before;
+
+	if (weight <= 1) {
+		call->exact += made;
+		return 0;
+	}
+	call->counted += made * weight;
+	return made ? bpf_get_current_pid_tgid() >> 32 : 0;
+}
+
 /* One more access or run is counted by the choice of this task. */
 static __always_inline void note_of_task(__u32 weight)
 {
@@ -144,7 +194,7 @@ static __always_inline void end_run(const struct run *run)
 		.start = run->start,
 		.len = run->end - run->start,
 		.file = run->file,
-		.kind = run->reads > 1 ? KIND_READ_RUN : KIND_READ,
+		.kind = (run->reads > 1 ? KIND_READ_RUN : KIND_READ) | run->process << KIND_BITS,
 	};
 	struct counters more = { .count = run->weight, .reads = run->reads * run->weight };
 
@@ -172,13 +222,15 @@ static __always_inline __u32 intern_below(struct file *file)
 	return intern((__u64)BPF_CORE_READ(below, f_inode));
 }
 
-__noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 weight)
+/* `by`: the weight, and above it the process of the key. */
+__noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u64 by)
 {
-	struct range_key key = { .start = offset, .len = len, .kind = kind };
+	__u32 weight = by, process = by >> 32;
+	struct range_key key = { .start = offset, .len = len, .kind = kind | process << KIND_BITS };
 	struct counters more = { .count = weight, .reads = weight };
 	struct file *file = (void *)address;
 	struct run_key run_key = {};
-	struct run fresh, *run;
+	struct run fresh = {}, *run;
 	bool is_direct;
 
 	if (!file || !len)
@@ -218,6 +270,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 		run->reads = 1;
 		run->weight = weight;
 		run->window = state.window;
+		run->process = process;
 		return 0;
 	}
 	fresh.start = offset;
@@ -226,6 +279,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 	fresh.reads = 1;
 	fresh.weight = weight;
 	fresh.window = state.window;
+	fresh.process = process;
 	note_of_task(weight);
 	if (bpf_map_update_elem(&runs, &run_key, &fresh, BPF_NOEXIST)) {
 		lost(&state.unjoined);
@@ -400,12 +454,14 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	call->in.file = NULL;
 	call->out.file = NULL;
 	call->batch = 0;
-	call->weight = prepare(call, regs, nr) ? weight : 0;
+	call->has_files = prepare(call, regs, nr);
+	call->weight = weight;
 	call->window = state.window;
+	call_begins(call);
 	return 0;
 }
 
-static __always_inline void side_done(struct side *side, __s64 done, __u32 weight)
+static __always_inline void side_done(struct side *side, __s64 done, __u64 by)
 {
 	struct file *file = side->file;
 	__s64 offset = side->offset;
@@ -422,7 +478,7 @@ static __always_inline void side_done(struct side *side, __s64 done, __u32 weigh
 	else if (side->kind == KIND_WRITE && (BPF_CORE_READ(file, f_flags) & O_APPEND))
 		offset = BPF_CORE_READ(file, f_inode, i_size) - done;
 	if (offset >= 0)
-		access((__u64)file, offset, done, side->kind, weight);
+		access((__u64)file, offset, done, side->kind, by);
 }
 
 __noinline __u64 vector_bytes(__u64 vectors, __u64 len)
@@ -479,7 +535,7 @@ int BPF_PROG(on_leave, struct pt_regs *regs, long result)
 {
 	struct call *call;
 	__u32 weight;
-	__u64 batch;
+	__u64 batch, by;
 
 	if (!is_watched(SYSCALL_OF(regs)))
 		return 0;
@@ -488,7 +544,10 @@ int BPF_PROG(on_leave, struct pt_regs *regs, long result)
 		return 0;
 	weight = call->weight;
 	call->weight = 0;
-	if (result <= 0 || call->window != state.window)
+	if (call->window != state.window)
+		return 0;
+	by = weight | (__u64)call_ends(call, weight) << 32;
+	if (result <= 0 || !call->has_files)
 		return 0;
 	batch = call->batch;
 	if (batch) {
@@ -501,8 +560,8 @@ int BPF_PROG(on_leave, struct pt_regs *regs, long result)
 			__sync_fetch_and_add(&state.lost_tallies, result - MAX_BATCH);
 		return 0;
 	}
-	side_done(&call->in, result, weight);
-	side_done(&call->out, result, weight);
+	side_done(&call->in, result, by);
+	side_done(&call->out, result, by);
 	return 0;
 }
 
@@ -748,9 +807,60 @@ int each_task(struct bpf_iter__task *context)
 	return 0;
 }
 
+static __always_inline bool get_calls(struct task_calls *into, struct task_struct *task,
+				      const struct call *call)
+{
+	if (!call || !call->counted)
+		return false;
+	into->began = call->began;
+	into->ended = 0;
+	into->made = calls_made(task) - call->first;
+	into->exact = call->exact;
+	into->counted = call->counted;
+	into->process = task->tgid;
+	into->reserved = 0;
+	return true;
+}
+
+/* For each task, before counts are weighed. */
+SEC("iter/task")
+int calls_of_each_task(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct task_calls made;
+
+	if (!task)
+		return 0;
+	if (get_calls(&made, task, bpf_task_storage_get(&calls, task, NULL, 0)))
+		bpf_seq_write(context->meta->seq, &made, sizeof(made));
+	return 0;
+}
+
+/* A task ends: its calls are told while they are known. Without room in the ring, they are not. */
+static __always_inline void end_calls_of(struct task_struct *task)
+{
+	struct call *call = bpf_task_storage_get(&calls, task, NULL, 0);
+	struct ended_event *event;
+	struct task_calls made;
+
+	if (!get_calls(&made, task, call))
+		return;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event)
+		return;
+	event->kind = EVENT_ENDED;
+	event->reserved = 0;
+	event->calls = made;
+	event->calls.ended = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	/* Whoever asks each task finds it for some time still. */
+	call->counted = 0;
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
+	end_calls_of(task);
 	end_fault_of(task->pid);
 	unfollow(task);
 	return 0;

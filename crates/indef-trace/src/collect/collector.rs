@@ -14,7 +14,8 @@ use super::{
     drained::{Access, Drained, Windowed},
     error::{Step, TraceError, check_permission},
     files::Files,
-    intake::{Intake, Limits, PARTS},
+    hand::Hand,
+    intake::{Intake, Limits},
     log::Log,
     meter::thread_time,
     options::{Layer, TraceOptions},
@@ -41,6 +42,7 @@ const TIMED_AT_ONCE: u32 = 250;
 pub struct Collector {
     programs: Programs,
     intake: Intake,
+    hand: Hand,
     sources: Vec<Source>,
     options: TraceOptions,
     files: Files,
@@ -50,8 +52,6 @@ pub struct Collector {
     /// Variance that was reported already.
     variance: u64,
     common: u64,
-    /// That of runs that a pause has cut off.
-    cut: u64,
     /// Processor time that was reported already.
     spent: Spent,
     /// Losses that were reported already.
@@ -113,7 +113,7 @@ impl Collector {
             ranges: options.held,
             accesses: options.held,
         };
-        let intake = Intake::begin(&programs.events(), limits)
+        let intake = Intake::begin(&programs.events(), limits, !options.aside)
             .map_err(|error| log.error(Step::OpenRing, error))?;
         programs.variables.allow_timings(TIMED_AT_ONCE);
         let files = Files::new();
@@ -122,6 +122,7 @@ impl Collector {
         Ok(Self {
             programs,
             intake,
+            hand: Hand::new(),
             sources,
             options: options.clone(),
             files,
@@ -130,7 +131,6 @@ impl Collector {
             lost: 0,
             variance: 0,
             common: 0,
-            cut: 0,
             spent: Spent::default(),
             emptied: Instant::now(),
             devices_set: Instant::now(),
@@ -154,18 +154,33 @@ impl Collector {
     }
 
     /// Let some more reads be timed, spread over the time, and see what tracing costs. Call it some
-    /// twenty times a second. Returns whether so many ranges or files are held that they should be
-    /// drained now.
+    /// twenty times a second, but for the times of [`Self::rest`]. Returns whether so many ranges or
+    /// files are held that they should be drained now.
     pub fn keep_up(&mut self) -> bool {
         self.programs.variables.allow_timings(TIMED_AT_ONCE / 20);
         let was_paused = self.programs.is_paused();
-        if let Err(error) = self.sampler.tick(&mut self.programs, self.intake.busy()) {
-            self.failed = Some(error);
+        if self.sampler.tick(&mut self.programs, self.intake.busy()) {
+            if self.options.layer == Layer::Syscall && self.sampler.opens_window(&self.programs) {
+                let began = thread_time();
+                self.weigh(false);
+                self.sampler.took_counts(began);
+            }
+            if let Err(error) = self.sampler.go_on(&mut self.programs) {
+                self.failed = Some(error);
+            }
         }
         if self.programs.is_paused() && !was_paused {
             self.count_cut();
         }
+        // What is still on its way is read when it is drained.
+        self.intake.rest(self.programs.is_paused());
         self.holds_many() || self.files.are_many(&self.programs)
+    }
+
+    /// How long nothing is counted from now on: [`Self::keep_up`] may be called so much later.
+    #[must_use]
+    pub fn rest(&self) -> Duration {
+        self.sampler.rest()
     }
 
     /// Count the runs that a pause has cut off.
@@ -177,14 +192,14 @@ impl Collector {
         wait_for_programs();
         for run in self.programs.take_cut() {
             let (range, counters) = of_run(&run);
-            self.cut += variance(counters.count);
+            self.hand.add_variance(counters.count, 1.0);
             self.sampler.chose_also();
             self.intake.count(&range, &counters);
         }
     }
 
     fn holds_many(&self) -> bool {
-        self.intake.inbox().ranges() >= MANY.min(self.options.held / 2)
+        self.intake.inbox().ranges() + self.hand.len() >= MANY.min(self.options.held / 2)
     }
 
     /// Take the counts. Call it about once a second; most of it stays in the kernel until it is
@@ -229,8 +244,14 @@ impl Collector {
         let rest_of_time = self.took.div_f64(Sampler::emptying(&self.options));
         let due = waited >= rest_of_time.clamp(SOONEST, LATEST);
         let many_files = self.files.are_many(&self.programs);
-        if due || many_files || self.holds_many() {
+        let is_full = many_files || self.holds_many();
+        let began = Instant::now();
+        if is_full || (due && !self.hand.waits(self.options.layer, &self.sampler)) {
+            self.weigh(false);
+        }
+        if is_full || due {
             self.empty(&mut rest, sink);
+            self.took = began.elapsed();
         } else {
             rest.windows = self.sampler.is_windowed().then(Windowed::default);
         }
@@ -260,7 +281,7 @@ impl Collector {
     ///
     /// The kernel refused. The parts that `sink` received before were counted.
     pub fn finish_into(mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
-        self.sampler.end_window(&self.programs);
+        self.sampler.end(&self.programs);
         // A task that ends meanwhile still counts what it has under way, or it is counted here.
         self.programs.pause();
         wait_for_programs();
@@ -271,6 +292,7 @@ impl Collector {
         self.programs.detach();
         wait_for_programs();
         let mut rest = Drained::default();
+        self.weigh(true);
         self.empty(&mut rest, sink);
         self.take_unfinished(&mut rest);
         self.deliver(&mut rest);
@@ -278,21 +300,17 @@ impl Collector {
         settled
     }
 
-    /// Empty the slots and the ring, and hand out the counts. Of several parts, the last one tells of the
-    /// windows in which they were counted.
+    /// Empty the slots and the ring: what was in them becomes ready.
+    fn weigh(&mut self, is_end: bool) {
+        let hand = &mut self.hand;
+        hand.weigh(&mut self.programs, &self.intake, &mut self.sampler, is_end);
+    }
+
+    /// Hand out the counts that are ready. Of several parts, the last one tells of the windows in which they
+    /// were counted.
     fn empty(&mut self, drained: &mut Drained, sink: &mut dyn FnMut(Drained)) {
-        let began = Instant::now();
-        let windows = self.sampler.take_windowed();
-        for (range, counters) in self.programs.variables.take_slots() {
-            self.intake.count(&range, &counters);
-        }
-        self.intake.catch_up();
-        let mut counted = Vec::new();
-        for part in 0..PARTS {
-            counted.append(&mut self.intake.inbox().take_part(part));
-        }
-        // In the order in which a store keeps them: ranges that are added together lie together.
-        counted.sort_unstable_by_key(|(range, _)| (range.file, range.start, range.len));
+        let windows = self.hand.take_windows(&self.sampler);
+        let counted = self.hand.take();
         self.learn_files(drained);
         for (range, counters) in counted {
             self.tally(&range, &counters, drained);
@@ -303,7 +321,6 @@ impl Collector {
         }
         drained.windows = windows;
         self.emptied = Instant::now();
-        self.took = self.emptied - began;
     }
 
     fn tally(&mut self, range: &RangeKey, counters: &Counters, drained: &mut Drained) {
@@ -344,7 +361,7 @@ impl Collector {
             self.intake.inbox().accesses.extend(accesses);
         }
         for (range, counters) in unfinished {
-            drained.sampled.variance += variance(counters.count);
+            let (range, counters) = self.hand.weighed(&range, &counters);
             self.tally(&range, &counters, drained);
         }
     }
@@ -392,9 +409,10 @@ impl Collector {
             state.lost_tallies + inbox.lost_counts
         };
         drop(inbox);
-        drained.sampled.variance += state.variance - self.variance + std::mem::take(&mut self.cut);
-        self.variance = state.variance;
-        let common = state.common.saturating_add(self.sampler.common());
+        let (variance, common) =
+            (self.hand).variance(|growth, slowed| self.sampler.common(growth, slowed));
+        drained.sampled.variance += variance - self.variance;
+        self.variance = variance;
         // An estimate may fall; what was handed out stays.
         drained.sampled.common += common.saturating_sub(self.common);
         self.common = self.common.max(common);
@@ -413,9 +431,4 @@ fn wait_for_programs() {
         // They are done within a time that is long for a program.
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// The variance of one access of this weight.
-fn variance(weight: u32) -> u64 {
-    u64::from(weight) * u64::from(weight.saturating_sub(1))
 }

@@ -20,8 +20,8 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
 use super::{
     contract::{
-        CountedEvent, Counters, EVENT_COUNTED, EVENT_FILE, EVENT_RANGE, FileEvent, PAGE_BITS,
-        RING_BYTES, RangeEvent, RangeKey,
+        CountedEvent, Counters, EVENT_COUNTED, EVENT_ENDED, EVENT_FILE, EVENT_RANGE, EndedEvent,
+        FileEvent, PAGE_BITS, RING_BYTES, RangeEvent, RangeKey, TaskCalls,
     },
     meter, wire,
 };
@@ -68,6 +68,8 @@ pub(super) struct Inbox {
     /// Single accesses.
     pub(super) accesses: Vec<RangeEvent>,
     counted: [Part; PARTS],
+    /// Of tasks that have ended; of those without room it is not known.
+    pub(super) ended: Vec<TaskCalls>,
     /// Single accesses for which there was no room.
     pub(super) lost_accesses: u64,
     /// Accesses to ranges for which there was no room.
@@ -84,6 +86,10 @@ impl Inbox {
                 if let Some(event) = wire::read::<CountedEvent>(record) {
                     self.count(&event.range, &event.counters, limits);
                 }
+            }
+            Some(EVENT_ENDED) if self.ended.len() < limits.ranges => {
+                let event: Option<EndedEvent> = wire::read(record);
+                self.ended.extend(event.map(|event| event.calls));
             }
             _ => {}
         }
@@ -133,13 +139,19 @@ struct Shared {
     ring: Mutex<RingBuffer<'static>>,
     inbox: Arc<Mutex<Inbox>>,
     stop: AtomicBool,
+    /// Nothing comes: the programs are detached.
+    rests: AtomicBool,
     /// Processor time of the reader, in nanoseconds.
     busy: AtomicU64,
 }
 
 impl Intake {
-    /// Begin to read `ring`.
-    pub(super) fn begin(ring: &dyn MapCore, limits: Limits) -> libbpf_rs::Result<Self> {
+    /// Begin to read `ring`; `first`: before others run, where that is allowed.
+    pub(super) fn begin(
+        ring: &dyn MapCore,
+        limits: Limits,
+        first: bool,
+    ) -> libbpf_rs::Result<Self> {
         let inbox = Arc::new(Mutex::new(Inbox::default()));
         let mut builder = RingBufferBuilder::new();
         let receiver = Arc::clone(&inbox);
@@ -151,12 +163,13 @@ impl Intake {
             ring: Mutex::new(builder.build()?),
             inbox,
             stop: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
             busy: AtomicU64::new(0),
         });
         let reading = Arc::clone(&shared);
         let reader = thread::Builder::new()
             .name("trace-intake".to_owned())
-            .spawn(move || reading.read_on())?;
+            .spawn(move || reading.read_on(first))?;
         Ok(Self {
             shared,
             limits,
@@ -167,6 +180,14 @@ impl Intake {
     /// Read all records that are in the ring now.
     pub(super) fn catch_up(&self) {
         self.shared.read();
+    }
+
+    /// Let the reader sleep as long as nothing comes, or wake it up again.
+    pub(super) fn rest(&self, rests: bool) {
+        let before = self.shared.rests.swap(rests, Ordering::Relaxed);
+        if let (true, false, Some(reader)) = (before, rests, &self.reader) {
+            reader.thread().unpark();
+        }
     }
 
     /// Processor time of the reader.
@@ -201,15 +222,20 @@ impl Shared {
         lock(&self.ring).consume_raw()
     }
 
-    fn read_on(&self) {
-        // Applications that keep all processors busy access the most. Without the right to run
-        // first, the thread takes its turn. (On Linux this call affects the calling thread.)
-        let _ = rustix::process::setpriority_process(None, FIRST);
+    fn read_on(&self, first: bool) {
+        if first {
+            // Applications that keep all processors busy access the most. Without the right to run
+            // first, the thread takes its turn. (On Linux this call affects the calling thread.)
+            let _ = rustix::process::setpriority_process(None, FIRST);
+        }
         while !self.stop.load(Ordering::Relaxed) {
             let busy = self.read() >= MANY;
             let time = meter::thread_time().as_nanos() as u64;
             self.busy.store(time, Ordering::Relaxed);
-            thread::park_timeout(if busy { BUSY } else { CALM });
+            match self.rests.load(Ordering::Relaxed) {
+                true => thread::park(),
+                false => thread::park_timeout(if busy { BUSY } else { CALM }),
+            }
         }
     }
 }

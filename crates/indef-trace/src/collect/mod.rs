@@ -12,10 +12,11 @@
 //!
 //! How much of it is counted follows from what it costs, where that is asked for ([`Sampling`]).
 //!
-//! The modules use one another in one direction: `collector` → `sampler` → `programs`, `intake`, `files`,
-//! `meter` → `config` (with `overlay`), `brake` → `sampling` (with `windows`), `sources`, `tallies` → `wire` → `contract`, which is
+//! The modules use one another in one direction: `collector` → `hand` → `sampler` → `programs`, `intake`, `files`,
+//! `accounts` (with `standing`), `meter` → `config` (with `overlay`), `brake` → `sampling` (with `windows`), `sources`, `tallies` → `wire` → `contract`, which is
 //! generated from `bpf/contract.h`.
 
+mod accounts;
 mod brake;
 mod btrfs;
 mod collector;
@@ -25,6 +26,7 @@ mod contract;
 mod drained;
 mod error;
 mod files;
+mod hand;
 mod intake;
 mod log;
 mod meter;
@@ -34,8 +36,10 @@ mod overlay;
 mod programs;
 mod sampler;
 mod sampling;
+mod slower_calls;
 mod sources;
 mod split;
+mod standing;
 mod tallies;
 mod windows;
 #[allow(unsafe_code, reason = "structures from bytes, and shared memory")]

@@ -63,6 +63,9 @@ pub struct TraceOptions {
     pub raw: bool,
     /// How many of the accesses are counted.
     pub sampling: Sampling,
+    /// Let all others go first: the thread that reads the ring is no more urgent than the one that starts it. If both are
+    /// kept from running for long, accesses may be lost, and are counted as lost.
+    pub aside: bool,
     /// How many ranges, and how many single accesses, may wait for `Collector::drain`; further ones are
     /// lost, and counted as lost. About 50 bytes each.
     pub held: usize,
@@ -78,6 +81,7 @@ impl Default for TraceOptions {
             readahead: None,
             raw: false,
             sampling: Sampling::All,
+            aside: false,
             held: (1 << 19) / 8 * 7,
         }
     }

@@ -11,7 +11,7 @@ use libbpf_rs::{Iter, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenO
 
 use super::{
     btrfs, config,
-    contract::{FILES, Fault, FileEntry, FileKey, Run, TASKS},
+    contract::{FILES, Fault, FileEntry, FileKey, Run, TASKS, TaskCalls},
     error::{FilterProblem, Step, TraceError},
     log::Log,
     meter::Watched,
@@ -33,9 +33,11 @@ const ONE: [u8; 4] = 1u32.to_ne_bytes();
 /// task had begun.
 const STAYS: [&str; 3] = ["on_dirtied", "on_fork", "on_exit"];
 
-/// Programs that no event runs, but this process, for each task: of both objects, and of layer fs.
+/// Programs that no event runs, but this process, for each task: of both objects, of layer fs, and of layer syscall.
 const EACH_TASK: &str = "each_task";
 const SETTLE_EACH_TASK: &str = "settle_each_task";
+const CALLS_OF_EACH_TASK: &str = "calls_of_each_task";
+const FOR_EACH: [&str; 3] = [EACH_TASK, SETTLE_EACH_TASK, CALLS_OF_EACH_TASK];
 
 /// A layer's programs with their maps. Detached when it is dropped.
 pub(super) struct Programs {
@@ -68,7 +70,7 @@ impl Programs {
         for mut program in open.progs_mut() {
             let name = program.name();
             let wanted = needed(sources, options).any(|it| name == it);
-            let for_each = name == EACH_TASK || name == SETTLE_EACH_TASK;
+            let for_each = FOR_EACH.iter().any(|it| name == *it);
             program.set_autoload(wanted || for_each);
         }
         let object = open.load().map_err(|error| log.error(Step::Load, error))?;
@@ -265,6 +267,16 @@ impl Programs {
         self.run_for_each_task(SETTLE_EACH_TASK).map(drop)
     }
 
+    /// Layer syscall: the calls of each task of which some were chosen with a weight.
+    pub(super) fn calls_of_each_task(&self) -> Result<Vec<TaskCalls>, TraceError> {
+        if self.layer != Layer::Syscall {
+            return Ok(Vec::new());
+        }
+        let written = self.run_for_each_task(CALLS_OF_EACH_TASK)?;
+        let calls = written.chunks_exact(size_of::<TaskCalls>());
+        Ok(calls.filter_map(wire::read).collect())
+    }
+
     fn names_of_each_task(&self) -> Result<Vec<u32>, TraceError> {
         let written = self.run_for_each_task(EACH_TASK)?;
         let names = written.chunks_exact(size_of::<u32>());
@@ -385,7 +397,10 @@ mod tests {
             let named: BTreeSet<String> = sources::ways(layer)
                 .map(|(program, _)| *program)
                 .chain([EACH_TASK])
-                .chain((layer == Layer::Fs).then_some(SETTLE_EACH_TASK))
+                .chain([match layer {
+                    Layer::Fs => SETTLE_EACH_TASK,
+                    Layer::Syscall => CALLS_OF_EACH_TASK,
+                }])
                 .map(str::to_owned)
                 .collect();
             assert_eq!(compiled, named, "{layer:?}");

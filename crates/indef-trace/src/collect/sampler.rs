@@ -6,16 +6,20 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::{
     brake::{Brake, is_news},
     drained::Windowed,
     error::TraceError,
     meter::{Meter, OwnTime, thread_time},
-    options::TraceOptions,
+    options::{Layer, TraceOptions},
     programs::Programs,
-    sampling::{Choice, Control, Cost, Sampling, Spent},
+    sampling::{Choice, Control, Cost, FEWEST, FEWEST_TICKS, Sampling, Spent},
+    slower_calls::SlowerCalls,
     split::Split,
-    windows::{Between, SLOT, Window, Windows, longest},
+    standing::Standing,
+    windows::{Between, SLOT, Stretch, Window, Windows, longest},
     wire,
 };
 
@@ -52,6 +56,8 @@ struct Open {
     common: u64,
     /// Accesses of it that the programs did not count.
     also: u64,
+    /// Its time, once it is over.
+    long: Duration,
 }
 
 impl Open {
@@ -70,10 +76,18 @@ pub(super) struct Sampler {
     plan: Plan,
     windows: Windows,
     between: Between,
+    stretch: Stretch,
+    standing: Standing,
+    /// The sums of `between` when counts were weighed last.
+    before: (f64, f64),
+    /// When the stratum began.
+    stratum: Instant,
     slot: Slot,
     /// When it began, and how many did before.
     began: Instant,
     slots: u32,
+    /// When the one before it ended.
+    ended: Instant,
     /// The last window.
     open: Option<Open>,
     /// The windows since they were last asked for, if some stand for more than themselves.
@@ -92,6 +106,10 @@ pub(super) struct Sampler {
     shares: Option<(f64, f64)>,
     /// The part of the programs' cost that no choice spares.
     split: Split,
+    /// What a system call takes longer while the programs are attached, where they are at its beginning and its end.
+    slower_calls: SlowerCalls,
+    /// The share of a processor that counting takes while it is chosen, where a choice holds for a time.
+    while_chosen: f64,
     /// The accesses of the slot that was measured last.
     made: u64,
     /// Processor time of attaching them last, and detaching them again.
@@ -112,7 +130,13 @@ impl Sampler {
         let plan = match (options.sampling, options.sampling.budget()) {
             // Single accesses have no weight.
             _ if options.raw => fixed(1, 1),
-            (_, Some(budget)) => Plan::Bounded(Control::new(budget), Meter::new()),
+            (_, Some(budget)) => {
+                let fewest = match options.layer {
+                    Layer::Fs => FEWEST,
+                    Layer::Syscall => FEWEST_TICKS,
+                };
+                Plan::Bounded(Control::new(budget, fewest), Meter::new())
+            }
             (Sampling::OneIn(one_in), _) => fixed(one_in, 1),
             (Sampling::Paused { one_in, pauses }, _) => fixed(one_in, pauses),
             _ => fixed(1, 1),
@@ -122,9 +146,14 @@ impl Sampler {
             plan,
             windows: Windows::default(),
             between: Between::default(),
+            stretch: Stretch::default(),
+            standing: Standing::new(monotonic()),
+            before: (0.0, 0.0),
+            stratum: now,
             slot: Slot::Paused,
             began: now,
             slots: 0,
+            ended: now,
             open: None,
             windowed: None,
             started: now,
@@ -134,6 +163,8 @@ impl Sampler {
             charged: now,
             shares: None,
             split: Split::default(),
+            slower_calls: SlowerCalls::before(options),
+            while_chosen: 0.0,
             made: 0,
             attaching: Duration::ZERO,
             attaching_in_all: Duration::ZERO,
@@ -147,7 +178,9 @@ impl Sampler {
     /// The programs were attached: the first look at their cost begins.
     pub(super) fn start(&mut self, programs: &Programs) {
         let now = Instant::now();
-        (self.started, self.began, self.charged) = (now, now, now);
+        (self.started, self.began, self.ended, self.charged) = (now, now, now, now);
+        self.standing = Standing::new(monotonic());
+        self.slower_calls.after();
         if let Plan::Bounded(_, meter) = &mut self.plan {
             meter.begin(programs.watched());
         }
@@ -158,17 +191,30 @@ impl Sampler {
         self.own += thread_time().saturating_sub(began);
     }
 
-    /// To be called some twenty times a second; `reader` is the processor time of the ring's reader.
-    pub(super) fn tick(
-        &mut self,
-        programs: &mut Programs,
-        reader: Duration,
-    ) -> Result<(), TraceError> {
+    /// To be called some twenty times a second; `reader` is the processor time of the ring's reader. Returns
+    /// whether a slot has ended: then [`Self::go_on`] begins the next one.
+    pub(super) fn tick(&mut self, programs: &mut Programs, reader: Duration) -> bool {
         if self.began.elapsed() < SHORTEST_SLOT {
-            return Ok(());
+            return false;
         }
+        self.pass_over();
+        let began = thread_time();
+        self.end_slot(programs, reader);
+        let took = thread_time().saturating_sub(began);
+        self.own += took;
+        self.upkeep += took;
+        true
+    }
+
+    /// Whether the next slot is a window, and no program is attached yet.
+    pub(super) fn opens_window(&self, programs: &Programs) -> bool {
+        self.slot == Slot::Window && programs.is_paused()
+    }
+
+    /// Begin the next slot.
+    pub(super) fn go_on(&mut self, programs: &mut Programs) -> Result<(), TraceError> {
         let (began, attached) = (thread_time(), self.attaching_in_all);
-        let done = self.next_slot(programs, reader);
+        let done = self.next_slot(programs);
         self.began = Instant::now();
         let took = thread_time().saturating_sub(began);
         self.own += took;
@@ -176,17 +222,43 @@ impl Sampler {
         done
     }
 
-    fn next_slot(&mut self, programs: &mut Programs, reader: Duration) -> Result<(), TraceError> {
+    /// How long nothing is counted: as far as the slots are known of which none is a window.
+    pub(super) fn rest(&self) -> Duration {
+        let slots = match self.slot {
+            Slot::Paused => 1 + self.windows.quiet(),
+            Slot::Window | Slot::After => 1,
+        };
+        (SLOT * slots).saturating_sub(self.began.elapsed())
+    }
+
+    /// Count the slots of a pause that have passed by since the last call, but for one.
+    fn pass_over(&mut self) {
+        if self.slot == Slot::Paused {
+            let passed = self.began.elapsed().div_duration_f64(SLOT) as u32;
+            let more = passed.saturating_sub(1).min(self.windows.quiet());
+            self.windows.pass_over(more);
+            self.slots = self.slots.saturating_add(more);
+        }
+    }
+
+    fn end_slot(&mut self, programs: &mut Programs, reader: Duration) {
         let before = self.slot;
+        self.note_standing();
         // How long a window is that stands for others does not depend on what there is to do after it. One that
         // stands for itself goes on meanwhile, and what it cost is known before the next slot is settled.
         let stands_for_others = self.windows.pauses() > 1;
         if stands_for_others {
+            if before == Slot::Window {
+                (self.stretch).window(self.began.elapsed(), self.windows.pauses());
+            }
             self.settle_slot(programs, before);
         }
         if let (Some(open), Slot::Window) = (self.open, before) {
             self.note_window(open.choice.pauses);
             self.measure(programs, open, reader);
+            if let Some(open) = &mut self.open {
+                open.long = self.began.elapsed();
+            }
         }
         if !stands_for_others {
             self.settle_slot(programs, before);
@@ -195,6 +267,9 @@ impl Sampler {
         if self.slot == Slot::Window {
             self.end_window(programs);
         }
+    }
+
+    fn next_slot(&mut self, programs: &mut Programs) -> Result<(), TraceError> {
         let at = thread_time();
         match self.slot {
             Slot::Window if programs.is_paused() => {
@@ -217,6 +292,17 @@ impl Sampler {
         Ok(())
     }
 
+    /// A slot has ended: for how much time does it stand?
+    fn note_standing(&mut self) {
+        let took = std::mem::replace(&mut self.ended, Instant::now()).elapsed();
+        let stands_for = match (self.slot, self.windows.pauses(), self.open) {
+            (_, 1, _) => took,
+            (Slot::Window, _, Some(open)) => self.began.elapsed() * open.choice.pauses,
+            _ => Duration::ZERO,
+        };
+        self.standing.slot(took, stands_for);
+    }
+
     /// Settle what the next slot is, and end a window that does not go on.
     fn settle_slot(&mut self, programs: &mut Programs, before: Slot) {
         self.begin_slot();
@@ -230,6 +316,12 @@ impl Sampler {
             Plan::Fixed(choice) => choice.pauses,
             Plan::Bounded(control, _) => control.pauses(longest(self.slots)),
         };
+        if self.windows.is_over() {
+            if self.windows.pauses() > 1 {
+                self.stretch.stratum(self.stratum.elapsed());
+            }
+            self.stratum = Instant::now();
+        }
         let is_window = self.windows.next(wanted, &mut |bound| random() % bound);
         self.slots = self.slots.saturating_add(1);
         self.slot = match self.slot {
@@ -245,7 +337,7 @@ impl Sampler {
             programs.variables.set_sampling(1, 0, None);
             return;
         }
-        let (choice, brake) = match &self.plan {
+        let (mut choice, brake) = match &self.plan {
             Plan::Fixed(choice) => (*choice, None),
             Plan::Bounded(control, _) => {
                 let choice = control.choice(self.windows.pauses());
@@ -253,6 +345,9 @@ impl Sampler {
                 (choice, brake)
             }
         };
+        if choice.pauses > 1 {
+            choice.pauses = self.stretch.slots(choice.pauses, random());
+        }
         let state = programs.variables.state();
         self.open = Some(Open {
             choice,
@@ -261,6 +356,7 @@ impl Sampler {
             chosen: state.chosen,
             common: state.common,
             also: 0,
+            long: SLOT,
         });
         programs
             .variables
@@ -282,6 +378,36 @@ impl Sampler {
     pub(super) fn take_windowed(&mut self) -> Option<Windowed> {
         let is_paused = self.windows.pauses() > 1;
         std::mem::replace(&mut self.windowed, is_paused.then(Windowed::default))
+    }
+
+    /// Whether windows stand for more than themselves now.
+    pub(super) fn is_in_windows(&self) -> bool {
+        self.windows.pauses() > 1
+    }
+
+    /// Of what was counted since the last call: how many times as much there may have been, as counting slows, and how many
+    /// accesses these are more.
+    pub(super) fn weigh(&mut self) -> (f64, f64) {
+        let now = self.between.estimated();
+        let before = std::mem::replace(&mut self.before, now);
+        let (estimated, slowed) = (now.0 - before.0, now.1 - before.1);
+        (1.0 + slowed / estimated.max(1.0), slowed)
+    }
+
+    /// For how much of the time windows stand.
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// The counts so far were weighed.
+    pub(super) fn weighed(&mut self) {
+        self.standing.weighed();
+    }
+
+    /// The trace is over.
+    pub(super) fn end(&mut self, programs: &Programs) {
+        self.note_standing();
+        self.end_window(programs);
     }
 
     /// Whether accesses are counted in windows, or were since the last call of [`Self::take_windowed`].
@@ -315,6 +441,10 @@ impl Sampler {
         let pauses = f64::from(choice.pauses);
         let seconds = self.began.elapsed().as_secs_f64();
         let unchosen = (self.split).measured(measured.attached, seconds, seen, made);
+        self.while_chosen = match self.slower_calls.is_asked() {
+            true => (measured.attached - unchosen) * made as f64 / seen.max(1) as f64,
+            false => 0.0,
+        };
         let cost = Cost {
             // Also in the slot after a window, when they cost less.
             programs: measured.attached * (2.0 / pauses).min(1.0) + measured.staying,
@@ -365,12 +495,14 @@ impl Sampler {
 
     /// The last window has ended, with all that was chosen in it. Accesses that end later than the
     /// slot after it are few.
-    pub(super) fn end_window(&mut self, programs: &Programs) {
+    fn end_window(&mut self, programs: &Programs) {
         let Some(Open {
             choice,
+            seen,
             chosen,
             common,
             also,
+            long,
             ..
         }) = self.open.take()
         else {
@@ -378,23 +510,35 @@ impl Sampler {
         };
         let state = programs.variables.state();
         let (chosen, common) = (state.chosen - chosen + also, state.common - common);
+        let seen = (state.seen - seen).max(chosen);
         let weight = f64::from(choice.weight());
         let joint = match choice.weight() {
             0 | 1 => 0.0,
             _ => common as f64 / (weight * (weight - 1.0)),
+        };
+        let share = match choice.pauses {
+            1 if choice.one_in == 1 => 0.0,
+            1 => self.while_chosen,
+            _ => {
+                // A run of reads is chosen once.
+                let calls = seen as f64 * f64::from(choice.one_in) / long.as_secs_f64().max(1e-3);
+                let programs = self.shares.map_or(0.0, |(attached, _)| attached);
+                programs + calls * self.slower_calls.seconds()
+            }
         };
         self.between.add(Window {
             pauses: choice.pauses,
             one_in: choice.one_in,
             chosen,
             squares: chosen as f64 + joint,
-            share: self.shares.map_or(0.0, |(attached, _)| attached.min(1.0)),
+            share,
         });
     }
 
-    /// The variance of the sum of all counts that comes from windows.
-    pub(super) fn common(&self) -> u64 {
-        self.between.variance(&self.windows) as u64
+    /// The variance of the sum of all counts that comes from windows, where counts have grown so many times and `slowed` accesses
+    /// may still be missing.
+    pub(super) fn common(&self, growth: f64, slowed: f64) -> u64 {
+        self.between.variance(&self.windows, growth, slowed) as u64
     }
 
     /// Processor time so far; `reader` is that of the ring's reader.
@@ -413,6 +557,12 @@ impl Sampler {
             .budget()
             .map_or(0.01, |budget| budget / 2.0)
     }
+}
+
+/// Nanoseconds of the clock by which the programs tell times.
+fn monotonic() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
 fn random() -> u32 {

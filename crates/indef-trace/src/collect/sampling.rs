@@ -5,7 +5,8 @@
 //! the program that sees it first; a chosen read keeps its requests and its time. So the estimate of a
 //! range's count is unbiased whatever the application does, and its ranges are those of real requests.
 //! At layer syscall a coin holds for all calls of a task within a tick of the kernel's clock (1 to 10 ms): choosing single calls
-//! would make a sequential reader look like a random one, and its windows of read-ahead would be lost.
+//! would make a sequential reader look like a random one, and its windows of read-ahead would be lost. What is counted of a
+//! process there is weighed by its calls, which Linux counts in any case ([`super::accounts`]).
 //!
 //! **Pauses.** A call that is not chosen still runs a program. Beyond [`ONE_IN`] the programs are also
 //! attached for a random part of the time only ([`super::windows`]), and cost nothing in between; `k` is
@@ -36,9 +37,11 @@ pub(super) const ONE_IN: u32 = BRAKED;
 /// With windows, one in so many of their accesses is chosen, if that is enough. More would be paid for in
 /// vain with a smaller share, and the application be slowed more with a larger one.
 const COINS: u32 = 6;
-/// One in so many, at most: at layer syscall a window holds few choices for a single task, and one without
-/// any would tell of no load.
-const FEWEST: u32 = 16;
+/// One in so many, at most: a window without any would tell of no load.
+pub(super) const FEWEST: u32 = 16;
+/// The same where a choice holds for a tick: a window has 12 of them where the kernel's clock has 250 in a second, so that one is chosen
+/// for each task.
+pub(super) const FEWEST_TICKS: u32 = 12;
 /// Part of the budget that is aimed at.
 const AIM: f64 = 0.7;
 /// Where chosen accesses cost less than this part of what they may, more are chosen again.
@@ -234,14 +237,17 @@ pub(super) struct Control {
     k: f64,
     /// The cost of the programs, smoothed.
     programs: f64,
+    /// One access in so many is chosen in a window, at most.
+    fewest: u32,
 }
 
 impl Control {
-    pub(super) fn new(budget: f64) -> Self {
+    pub(super) fn new(budget: f64, fewest: u32) -> Self {
         Self {
             budget,
             k: 1.0,
             programs: 0.0,
+            fewest,
         }
     }
 
@@ -272,7 +278,7 @@ impl Control {
     /// One in how many is chosen beside that, at least.
     pub(super) fn choice(&self, pauses: u32) -> Choice {
         let one_in = (self.k / f64::from(pauses)).ceil() as u32;
-        let most = if pauses > 1 { FEWEST } else { ONE_IN };
+        let most = if pauses > 1 { self.fewest } else { ONE_IN };
         Choice {
             one_in: one_in.clamp(1, most),
             pauses,
@@ -316,7 +322,7 @@ impl Control {
             true => self.k.floor(),
             false => self.k.ceil(),
         };
-        self.k = self.k.clamp(1.0, f64::from(FEWEST * longest));
+        self.k = self.k.clamp(1.0, f64::from(self.fewest * longest));
         if before != self.k {
             // What was measured before does not hold for the new one.
             let chosen = (self.programs - fixed).max(0.0);

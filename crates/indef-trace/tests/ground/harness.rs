@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs,
     os::unix::fs::MetadataExt,
-    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -15,6 +14,7 @@ use indef_trace::{
     FileKey, TracedFile,
     collect::{Access, Collector, Drained, Filter, Layer, Sampled, Spent, TraceOptions},
 };
+pub(crate) use scratch_fs::undisturbed;
 use scratch_fs::{FragmentOptions, ScratchFs, Segment, Shape, fragment, require};
 use units::Bytes;
 use workloads::Numbers;
@@ -322,33 +322,4 @@ pub(crate) fn joined(parts: impl IntoIterator<Item = Ranges>) -> Ranges {
         sum.1 += counts.1;
     }
     all
-}
-
-/// Runs a test that counts reads of the device. If it fails and the kernel read pages again that had
-/// been reclaimed, which some hosts do within a second, or somebody dropped the caches of the whole machine, it saw more
-/// than its programs asked for: it is run again.
-pub(crate) fn undisturbed(test: impl Fn()) {
-    for _ in 0..5 {
-        let before = disturbances();
-        let Err(failure) = panic::catch_unwind(AssertUnwindSafe(&test)) else {
-            return;
-        };
-        if disturbances() == before {
-            panic::resume_unwind(failure);
-        }
-        println!("pages were reclaimed and read again meanwhile, or dropped; once more");
-    }
-    panic!("pages were reclaimed and read again, or dropped, in each of five tries");
-}
-
-/// Pages of files that were read again after the kernel had reclaimed them, and how often caches were dropped.
-fn disturbances() -> [u64; 3] {
-    // The counters of each processor are added to the sum only now and then, and when this is read.
-    let _ = fs::read("/proc/sys/vm/stat_refresh");
-    let counters = fs::read_to_string("/proc/vmstat").unwrap();
-    ["workingset_refault_file ", "drop_pagecache ", "drop_slab "].map(|name| {
-        let mut lines = counters.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name));
-        value.unwrap().trim().parse().unwrap()
-    })
 }

@@ -8,6 +8,7 @@
 mod actor;
 mod harness;
 
+mod calls;
 mod direct;
 mod filters;
 mod fs_layer;

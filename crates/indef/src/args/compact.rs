@@ -31,7 +31,8 @@ use super::{
     sudo indef compact /srv                  a free run ten times as long as the longest\n  \
     sudo indef compact --want 1GiB --budget 2GiB --rate 50MiB /srv\n\n\
     It writes at most two bytes for each byte of the run. Btrfs has its own tool for this, btrfs balance.\n\
-    Exit status 3: a limit or a signal stopped it before the run was as long as wanted, or others needed the space.")]
+    Exit status 3: a limit or a signal stopped it before the run was as long as wanted, or others needed the space. \
+    1: an error; what was done before it is told.")]
 pub(crate) struct CompactArgs {
     /// A path on the file system; files below it may be moved
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]

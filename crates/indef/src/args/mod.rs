@@ -122,8 +122,9 @@ pub(crate) enum Command {
 /// Walks the paths in parallel and reads only metadata: it changes nothing and reads no file
 /// content. It does not leave the file systems of the given directories.
 ///
-/// On ext4 a scan by root keeps its findings about fragmented files, and the next one of the same
-/// paths opens only those whose inode or extent tree has changed.
+/// On Btrfs a scan of a whole subvolume by root remembers files in one piece, and the next one
+/// looks only at what has changed since, by the generations of the subvolume's tree. Up to 64 MiB
+/// of data that wait in memory are written back for that.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef scan /var/lib/postgresql           the 20 worst files, a histogram, totals\n  \
@@ -173,7 +174,7 @@ pub(crate) struct ScanArgs {
     pub(crate) geometry: Option<GeometryChoice>,
 
     /// Open each file and have the kernel map it, also where the file system's metadata tells of
-    /// many files at once
+    /// many files at once; believe nothing that an earlier scan remembered
     #[arg(long)]
     pub(crate) full: bool,
 
@@ -244,6 +245,7 @@ pub(crate) struct PlanCommandArgs {
     indef run --all-mounts --exclude /mnt/backup --min-size 1MiB\n  \
     indef run --plan db.plan --rate 50MiB    run a plan, at most 50 MiB written a second\n  \
     indef run /srv --time-limit 1h --budget 10GiB\n  \
+    indef run --shared-among-paths /srv/vms  images that are reflinks of each other, on an old XFS\n  \
     indef run --config --dry-run             what would indef.service do?\n  \
     indef run --resume                       continue the run that was stopped last")]
 pub(crate) struct RunArgs {

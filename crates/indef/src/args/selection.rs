@@ -86,13 +86,22 @@ pub(crate) struct PlanArgs {
     /// nothing refers to any of it. Extents that a snapshot or reflink holds, too, stay as they are.
     #[arg(long, conflicts_with_all = [
         "profile", "policy", "truncate", "hot", "alpha", "beta", "io_size", "geometry",
-        "allow_unshare", "weight", "device_times",
+        "allow_unshare", "shared_among_paths", "weight", "device_times",
     ])]
     pub(crate) reclaim: bool,
 
     /// Let go of extents that free at least this many bytes for each byte written [default: 0.25]
     #[arg(long, value_name = "RATIO", value_parser = values::weight, requires = "reclaim")]
     reclaim_ratio: Option<f64>,
+
+    /// On XFS without rmapbt, move shared ranges together with the files below PATH that share them: name all
+    /// that do (root)
+    ///
+    /// Such an XFS does not tell which files share a block. These stay shared: where it turns out that
+    /// a file elsewhere has the blocks, too, all get the old ones back, after at most 2 MiB. On Btrfs, and on XFS
+    /// with rmapbt, such ranges move together without this.
+    #[arg(long, conflicts_with = "allow_unshare")]
+    pub(crate) shared_among_paths: bool,
 }
 
 /// Bounds that hold for plans and runs alike.
@@ -177,6 +186,7 @@ impl PlanArgs {
             measured: self.weight == WeightName::Measured,
             times_given: self.device_times.is_some(),
             ignore_times: self.ignore_times,
+            shared_among_paths: self.shared_among_paths,
             jobs,
             ..Planner::new(Vec::<PathBuf>::new())
         }

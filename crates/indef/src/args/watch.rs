@@ -19,10 +19,10 @@ use super::{files::ChooseArgs, trace::overhead, values, values::Limit};
 /// Look after file systems as a service: learn what is read, repair what pays, disturb nobody
 ///
 /// Traces reads for a while every hour, looks from time to time at what lies in fragments, and moves what pays for
-/// itself: what the reads of a month save has to be worth the bytes that are written. It moves in portions of some
-/// seconds with a look at the machine in between, and pauses within a step when others wait for I/O or a processor,
-/// a disk is busy, the machine is on battery, or a drive is too warm or too worn. It says in one line each what it
-/// decides, and why. docs/ops.md has all of it.
+/// itself: what reads save while the new layout lasts, a month at most, has to be worth the bytes that are written. How
+/// long layouts last, and what moves give, it learns. It moves in portions of some seconds with a look at the machine in
+/// between, and pauses within a step when others wait for I/O or a processor, a disk is busy, the machine is on battery,
+/// or a drive is too warm or too worn. It says in one line each what it decides, and why. docs/ops.md has all of it.
 ///
 /// Without PATH, all mounted file systems that an engine works on are looked after, each for itself. Ctrl-C and
 /// SIGTERM end it after the current step, SIGHUP has it look at mounts and the configuration again.

@@ -7,7 +7,7 @@ use indef_pipeline::compact::{CompactEnd, Compacted};
 use serde::Serialize;
 use units::{Bytes, Nanos, PhysOffset};
 
-use crate::excluded::ExcludedJson;
+use crate::{excluded::ExcludedJson, refusal::line};
 
 /// The fields after the files of the document.
 #[derive(Serialize)]
@@ -16,9 +16,10 @@ pub(super) struct CompactRest {
     path: PathJson,
     fs: String,
     dry_run: bool,
-    /// `whole`, `reached`, `dry-run`, `no-region`, `budget`, `space-short` or `stopped`.
+    /// `whole`, `reached`, `dry-run`, `no-region`, `budget`, `space-short`, `stopped` or `failed`.
     ended: &'static str,
     stopped: Option<&'static str>,
+    error: Option<String>,
     wanted_bytes: Bytes,
     free_bytes: Bytes,
     largest_before_bytes: Bytes,
@@ -61,7 +62,7 @@ struct StayingJson {
 }
 
 impl CompactRest {
-    pub(super) fn new(path: &Path, done: &Compacted) -> Self {
+    pub(super) fn new(path: &Path, done: &Compacted, failure: Option<&anyhow::Error>) -> Self {
         let staying = done.in_the_way.files.iter();
         Self {
             path: PathJson::from(path),
@@ -74,8 +75,10 @@ impl CompactRest {
                 CompactEnd::Whole
                 | CompactEnd::Reached
                 | CompactEnd::DryRun
-                | CompactEnd::NoRegion => None,
+                | CompactEnd::NoRegion
+                | CompactEnd::Failed => None,
             },
+            error: failure.map(line),
             wanted_bytes: done.wanted,
             free_bytes: done.free,
             largest_before_bytes: done.largest_before,

@@ -58,14 +58,16 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
     let done = compactor.compact().map_err(explain);
     watch.finish();
     drop(watch);
-    match &done {
-        Ok(done) => record.end(given, &[], recorder::of_compact(done)),
-        Err(error) => record.failed(given, error),
-    }
-    let done = match done {
-        Ok(done) => done,
+    let (done, failure) = match done {
+        Ok(mut done) => {
+            let failure = done.error.take().map(explain);
+            let outcome = recorder::of_compact(&done, failure.as_ref());
+            record.end(given, &[], outcome);
+            (done, failure)
+        }
         // A begun document is ended, so that it stays valid.
         Err(error) => {
+            record.failed(given, &error);
             if let Some(document) = document {
                 document.end(&serde_json::json!({}))?;
             }
@@ -73,7 +75,10 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
         }
     };
     let printed = match document {
-        Some(document) => document.end(&json::CompactRest::new(&args.path, &done)),
+        Some(document) => {
+            let why = failure.as_ref();
+            document.end(&json::CompactRest::new(&args.path, &done, why))
+        }
         None if console.quiet => Ok(()),
         None => text::write(&mut io::stdout().lock(), console, &args.path, &done),
     };
@@ -82,10 +87,15 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         printed => printed.context(UNPRINTED)?,
     }
+    if let Some(error) = failure {
+        return Err(error);
+    }
     Ok(match done.end {
         CompactEnd::Stopped(_) | CompactEnd::Budget | CompactEnd::Short => Outcome::Stopped,
-        CompactEnd::Whole | CompactEnd::Reached | CompactEnd::DryRun | CompactEnd::NoRegion => {
-            Outcome::Done
-        }
+        CompactEnd::Whole
+        | CompactEnd::Reached
+        | CompactEnd::DryRun
+        | CompactEnd::NoRegion
+        | CompactEnd::Failed => Outcome::Done,
     })
 }

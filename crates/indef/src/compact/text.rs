@@ -66,6 +66,7 @@ pub(super) fn write(
         CompactEnd::Stopped(StopCause::Cancelled) => {
             format!("{}; stopped, run again to go on", reached(done))
         }
+        CompactEnd::Failed => format!("{}; then an error ended it", seen(done)),
     };
     writeln!(out, "{}", capital(&end))?;
     if matches!(done.end, CompactEnd::Whole) {
@@ -105,6 +106,16 @@ fn reached(done: &Compacted) -> String {
     });
     format!(
         "the longest free run has {} now; {} moved in {}{price}",
+        done.largest_after,
+        done.bytes_relocated,
+        counted(done.files_moved, "file", "files")
+    )
+}
+
+/// The free space after the last round cannot be told.
+fn seen(done: &Compacted) -> String {
+    format!(
+        "the longest free run had {} when it was last seen; {} moved in {}",
         done.largest_after,
         done.bytes_relocated,
         counted(done.files_moved, "file", "files")

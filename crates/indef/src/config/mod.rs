@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::{
     args::{ConfigArgs, ConfigCommand},
@@ -39,9 +39,10 @@ pub(crate) fn config(args: &ConfigArgs, console: &Console) -> Result<Outcome> {
     }
 }
 
-/// The configuration for a command that is to follow it; without it nothing is done.
-pub(crate) fn required(file: Option<&Path>, console: &Console) -> Result<Loaded> {
-    load(file).or_else(|errors| {
+/// The configuration for a command that is to follow it; without it nothing is done. `has_paths`: the command line says
+/// where to look.
+pub(crate) fn required(file: Option<&Path>, has_paths: bool, console: &Console) -> Result<Loaded> {
+    let loaded = load(file).or_else(|errors| {
         for error in errors {
             console.error(error, "");
         }
@@ -49,7 +50,25 @@ pub(crate) fn required(file: Option<&Path>, console: &Console) -> Result<Loaded>
             "the configuration has mistakes, nothing was done (indef config check{})",
             named(file)
         )
-    })
+    })?;
+    ensure_said(&loaded, has_paths).map_err(|why| anyhow!(why))?;
+    Ok(loaded)
+}
+
+/// Make sure that somebody has said where to look: a file that nobody has written does not mean all that is mounted.
+///
+/// # Errors
+///
+/// Neither the command line nor a configuration does.
+pub(crate) fn ensure_said(loaded: &Loaded, has_paths: bool) -> Result<(), String> {
+    match loaded.files.is_empty() && !has_paths {
+        true => Err(format!(
+            "{FILE}: there is no configuration, nor a drop-in in {FILE}.d, which would say where to look; nothing was \
+             done. Make one (indef config example >{FILE}; if it leaves paths alone, they are all mounted file \
+             systems), or give a PATH or --all-mounts"
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Behind `indef config check`.

@@ -12,6 +12,7 @@ use crate::{
     demo::lab_program,
     made::Host,
     output::Name,
+    refusal::line,
     trace::check::{LayerCheck, look_at_layers},
 };
 
@@ -55,7 +56,7 @@ pub(super) fn examine() -> Examined {
         rights: rights(),
         layers: look_at_layers(),
         has_types: std::path::Path::new(TYPES).exists(),
-        lab: lab_program().map_err(|error| format!("{error:#}")),
+        lab: lab_program().map_err(|error| line(&error)),
         state: state(),
     }
 }

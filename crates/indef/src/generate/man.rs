@@ -64,7 +64,7 @@ const FILES: [(&str, &str); 6] = [
     ),
     (
         "/var/lib/indef",
-        "State of root: what is left of a stopped run, the history of runs, answers of indef probe, and what indef watch knows.",
+        "State of root: what is left of a stopped run, the history of runs, answers of indef probe, what scans remember, and what indef watch knows.",
     ),
     ("~/.local/state/indef", "The same of other users."),
     (

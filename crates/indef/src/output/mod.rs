@@ -15,7 +15,7 @@ pub(crate) use gain::Gain;
 pub(crate) use margin::Margin;
 pub(crate) use name::Name;
 pub(crate) use progress::Progress;
-pub(crate) use style::Style;
+pub(crate) use style::{Style, Tone};
 pub(crate) use table::{Align, Count, Ratio, Table, counted};
 
 /// The error message for a failed write to stdout.

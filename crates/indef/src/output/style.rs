@@ -1,5 +1,17 @@
 //! Colours, where they are permitted.
 
+/// The tone of a fact or a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    /// Good news.
+    Good,
+    /// Something to look at.
+    Warn,
+    /// A failure.
+    Bad,
+}
+
 /// Decorates text, or leaves it plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {

@@ -41,6 +41,14 @@ pub(super) fn reads(predicted: &Prediction) -> String {
     text
 }
 
+/// The same, or why it is unknown.
+pub(super) fn reads_or_why(prediction: &Result<Prediction, CannotPredict>) -> String {
+    match prediction {
+        Ok(predicted) => reads(predicted),
+        Err(why) => format!("time with this plan unknown: {why}"),
+    }
+}
+
 /// Write the weights and their effect as text.
 pub(super) fn write(
     out: &mut dyn Write,
@@ -92,10 +100,8 @@ pub(super) fn write(
             ns(calibration.typical_error_ns)
         ),
     )?;
-    match prediction {
-        Some(Ok(predicted)) => line("reads", reads(predicted))?,
-        Some(Err(why)) => line("reads", format!("time with this plan unknown: {why}"))?,
-        None => {}
+    if let Some(prediction) = prediction {
+        line("reads", reads_or_why(prediction))?;
     }
     let ranking = &comparison.ranking;
     line(

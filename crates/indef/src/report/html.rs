@@ -9,12 +9,12 @@ use super::{
     input::{Content, Input, PlanInput, RunInput},
     picture::{LEGEND, Picture},
     reads::Reads,
-    summary::{Fact, Tone, plan_facts, run_facts},
+    summary::{Fact, plan_facts, run_facts},
 };
 use crate::{
     document::{FileStatus, RunFile},
     made::Made,
-    output::{Count, Gain, Name, counted},
+    output::{Count, Gain, Name, Tone, counted},
 };
 
 pub(super) const STYLE: &str = include_str!("style.css");

@@ -20,6 +20,7 @@ use crate::{
     made::Made,
     outcome::Outcome,
     output::{Console, Name, UNPRINTED, json},
+    refusal::line,
 };
 use input::{Content, Input, RunInput};
 pub(crate) use summary::{rate, times_fewer};
@@ -37,7 +38,7 @@ pub(crate) fn report(args: &ReportArgs, console: &Console) -> Result<Outcome> {
     for path in &args.inputs {
         match input::read(path, top) {
             Ok(input) => inputs.push(input),
-            Err(error) => console.error(format_args!("{error:#}"), ""),
+            Err(error) => console.error(line(&error), ""),
         }
     }
     if inputs.is_empty() {

@@ -7,17 +7,8 @@ use super::{digest::Digest, input::PlanInput};
 use crate::{
     advice::Advice,
     document::{Proof, RunDocument},
-    output::{Count, Gain, Ratio, counted},
+    output::{Count, Gain, Ratio, Tone, counted},
 };
-
-/// The tone in which a fact is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
-    Plain,
-    Good,
-    Warn,
-    Bad,
-}
 
 /// A number with its name.
 #[derive(Clone, Debug)]

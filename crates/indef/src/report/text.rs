@@ -11,11 +11,11 @@ use units::Bytes;
 use super::{
     digest::Digest,
     input::{Content, Input, PlanInput},
-    summary::{Fact, Tone, left_alone, plan_facts, run_facts},
+    summary::{Fact, left_alone, plan_facts, run_facts},
 };
 use crate::{
     document::{FileStatus, RunDocument, RunFile},
-    output::{Align, Console, Count, Gain, Name, Table, counted},
+    output::{Align, Console, Count, Gain, Name, Table, Tone, counted},
 };
 
 /// Write all inputs.

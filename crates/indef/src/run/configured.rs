@@ -8,7 +8,7 @@ use crate::{
     args::{EngineChoice, Limit, PolicyName, RunArgs},
     config::required,
     output::Console,
-    settings::{Paths, Settings},
+    settings::{FILE, Paths, Settings},
 };
 
 /// The options of the command line, completed by the configuration if that is asked for.
@@ -16,8 +16,19 @@ pub(super) fn configured(args: &RunArgs, console: &Console) -> Result<RunArgs> {
     let Some(file) = &args.config else {
         return Ok(args.clone());
     };
-    let loaded = required(file.as_deref(), console)?;
+    let loaded = required(file.as_deref(), has_paths(args), console)?;
+    if loaded.files.is_empty() {
+        console.note(format_args!(
+            "{FILE}: there is none, the defaults hold (indef config show)"
+        ));
+    }
     Ok(complete(args.clone(), loaded.settings))
+}
+
+/// Whether the command line says where to look.
+fn has_paths(args: &RunArgs) -> bool {
+    let files = &args.files;
+    !args.paths.is_empty() || files.files_from.is_some() || files.choose.all_mounts
 }
 
 /// What tells a run by the configuration from all others: its options, by which a stopped one is known again. A list of
@@ -42,14 +53,13 @@ fn complete(mut args: RunArgs, settings: Settings) -> RunArgs {
         watch: _,
         metrics: _,
     } = settings;
-    let files = &mut args.files;
-    if args.paths.is_empty() && files.files_from.is_none() && !files.choose.all_mounts {
+    if !has_paths(&args) {
         match paths {
-            Paths::Auto => files.choose.all_mounts = true,
+            Paths::Auto => args.files.choose.all_mounts = true,
             Paths::Given(paths) => args.paths = paths,
         }
     }
-    files.choose.add(select.exclude, select.min_size);
+    args.files.choose.add(select.exclude, select.min_size);
 
     let plan = &mut args.plan;
     if !plan.reclaim {
@@ -67,7 +77,10 @@ fn complete(mut args: RunArgs, settings: Settings) -> RunArgs {
     let limit = |of: Option<Bytes>| Some(of.map_or(Limit::Off, Limit::At));
     args.bounds.budget = args.bounds.budget.or(limit(limits.budget));
     args.bounds.min_free.get_or_insert(limits.min_free);
-    args.bounds.allow_unshare |= run.allow_unshare && !args.plan.reclaim;
+    let chosen = args.plan.reclaim || args.plan.shared_among_paths;
+    args.bounds.allow_unshare |= run.allow_unshare && !chosen;
+    let chosen = args.plan.reclaim || args.bounds.allow_unshare;
+    args.plan.shared_among_paths |= run.shared_among_paths && !chosen;
 
     let how = &mut args.how;
     how.rate = how.rate.or(limit(limits.rate));
@@ -155,6 +168,22 @@ mod tests {
         assert!(of(&["--config"]).is_some());
         assert_eq!(of(&["--config"]), of(&["--config", "--dry-run"]));
         assert_ne!(of(&["--config"]), of(&["--config", "--rate=1MiB"]));
+        // Of two that exclude each other, what was asked for now wins.
+        settings.run.allow_unshare = true;
+        settings.run.shared_among_paths = true;
+        for (options, expected) in [
+            (&["--config"][..], (true, false)),
+            (&["--config", "--shared-among-paths"][..], (false, true)),
+            (&["--config", "--allow-unshare"][..], (true, false)),
+            (&["--config", "--reclaim"][..], (false, false)),
+        ] {
+            let args = complete(parsed(options), settings.clone());
+            let found = (args.bounds.allow_unshare, args.plan.shared_among_paths);
+            assert_eq!(found, expected, "{options:?}");
+        }
+        settings.run.allow_unshare = false;
+        let args = complete(parsed(&["--config"]), settings.clone());
+        assert!(args.plan.shared_among_paths);
         // A profile has no say in giving space back.
         settings.select.profile = Some("/p".into());
         let args = complete(parsed(&["--config", "--reclaim"]), settings);

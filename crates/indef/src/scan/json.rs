@@ -253,6 +253,8 @@ pub(super) struct ScanRest {
     /// Of all file systems; null where none can tell.
     free_space: Option<FreeSpaceJson>,
     io_size_bytes: Bytes,
+    /// Files that an earlier scan has looked at, and this one has not.
+    remembered_files: u64,
     geometries: Vec<DeviceInside>,
     heat: Option<HeatJson>,
     stopped: Option<&'static str>,
@@ -264,6 +266,7 @@ impl ScanRest {
         let Scanned {
             tally,
             summary,
+            remembered,
             geometries,
             heat,
             free_spaces,
@@ -283,6 +286,7 @@ impl ScanRest {
             totals: ScanTotals::new(&tally, &summary),
             free_space: free.as_ref().map(FreeSpaceJson::from),
             io_size_bytes: io_size,
+            remembered_files: remembered,
             geometries: super::inside::told(&geometries),
             heat: heat.map(|heat| HeatJson::new(&heat, tally.lost, tally.hottest.finish())),
             stopped: summary.cancelled.then_some("signal"),

@@ -39,6 +39,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         top: args.top,
         jobs: args.workers.count(),
         full: args.full,
+        each: console.json && !args.only_fragmented,
         ..Scanner::new(&chosen.paths)
     };
     // Begun with the walk: an earlier failure leaves nothing on stdout.

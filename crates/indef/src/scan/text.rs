@@ -41,6 +41,7 @@ pub(super) fn write(
     let Scanned {
         tally,
         summary,
+        remembered,
         geometries,
         heat,
         free_spaces,
@@ -106,6 +107,11 @@ pub(super) fn write(
     unreachable::files(out, console, &tally)?;
     histogram(out, console, &tally)?;
     sums(out, console, &tally, &summary, io_size, &geometries)?;
+    if remembered > 0 {
+        let files = counted(remembered, "file", "files");
+        let told = "unchanged since an earlier scan (--full looks at all)";
+        writeln!(out, "  {:<13}{files} {told}", "remembered")?;
+    }
     for on in &free_spaces {
         let on_it = match free_spaces.len() {
             1 => String::new(),

@@ -52,6 +52,7 @@ pub(super) fn sentence(scanned: &Scanned, io_size: Bytes) -> String {
             "Fine: of {} none has more extents than it needs",
             counted(files, "file", "files")
         ),
+        Verdict::NothingSeen => "Cannot tell: no file could be looked at".to_owned(),
         Verdict::WorthMoving { bytes, gain } => {
             let (gain, reason) = match gain {
                 Gain::Faster(pct) => (format!("{pct:.0} % faster reads"), faster(scanned)),
@@ -70,7 +71,7 @@ pub(super) fn sentence(scanned: &Scanned, io_size: Bytes) -> String {
             }
         ),
         Verdict::Shared { bytes } => format!(
-            "Nothing to gain here: {bytes} in fragments are shared with reflinks or snapshots, which a move would give up (--allow-unshare); on Btrfs, and on XFS with rmapbt, root moves them together"
+            "Nothing to gain here: {bytes} in fragments are shared with reflinks or snapshots, which a move would give up (--allow-unshare); on Btrfs, and on XFS with rmapbt, root moves them together, on other XFS with --shared-among-paths"
         ),
         Verdict::NoCost(why) => format!("Nothing to gain here: {why}"),
         Verdict::LittleCost { faster_pct } => format!(

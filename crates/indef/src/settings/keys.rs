@@ -16,8 +16,8 @@ use super::{
 };
 
 /// What has no meaning for `indef watch`: it has no end and a profile of its own, decides by payback, and never gives
-/// sharing up.
-pub(super) const OF_RUNS_ALONE: [&str; 8] = [
+/// sharing up, nor is it sure to have met all files that share.
+pub(super) const OF_RUNS_ALONE: [&str; 9] = [
     "select.profile",
     "select.policy",
     "select.truncate",
@@ -26,6 +26,7 @@ pub(super) const OF_RUNS_ALONE: [&str; 8] = [
     "select.io-size",
     "limits.time-limit",
     "run.allow-unshare",
+    "run.shared-among-paths",
 ];
 
 /// All settings.

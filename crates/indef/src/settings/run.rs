@@ -19,6 +19,7 @@ pub(crate) struct Run {
     pub(crate) engine: Option<EngineKind>,
     pub(crate) strict: bool,
     pub(crate) allow_unshare: bool,
+    pub(crate) shared_among_paths: bool,
 }
 
 impl Default for Run {
@@ -30,11 +31,12 @@ impl Default for Run {
             engine: run.engine,
             strict: run.strict,
             allow_unshare: run.allow_unshare,
+            shared_among_paths: false,
         }
     }
 }
 
-pub(super) const KEYS: [Key<Run>; 5] = [
+pub(super) const KEYS: [Key<Run>; 6] = [
     Key {
         name: "jobs",
         about: None,
@@ -87,5 +89,15 @@ pub(super) const KEYS: [Key<Run>; 5] = [
             Ok(())
         },
         show: |run| Shown::Truth(run.allow_unshare),
+    },
+    Key {
+        name: "shared-among-paths",
+        about: None,
+        also: Some("Without effect beside allow-unshare."),
+        set: |run, value| {
+            run.shared_among_paths = truth(value)?;
+            Ok(())
+        },
+        show: |run| Shown::Truth(run.shared_among_paths),
     },
 ];

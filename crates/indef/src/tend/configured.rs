@@ -159,7 +159,8 @@ mod tests {
             "policy" => "\"whole\"",
             "engine" => "\"ext4-move-extent\"",
             "window" => "[\"sat\"]",
-            "strict" | "allow-unshare" | "without-profile" | "on-battery" | "cautious" => "true",
+            "strict" | "allow-unshare" | "shared-among-paths" | "without-profile"
+            | "on-battery" | "cautious" => "true",
             "time-limit" | "learn" | "learn-every" | "payback" | "every" | "calm"
             | "portion-time" => "\"7m\"",
             "io-size" => "\"64KiB\"",

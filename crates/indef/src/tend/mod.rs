@@ -9,20 +9,22 @@ mod machine;
 mod notify;
 mod telling;
 
-use std::{io, path::PathBuf, sync::atomic::Ordering};
+use std::{fs, io, path::PathBuf, sync::atomic::Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use indef_pipeline::{
     Cancel,
     tend::{Duties, Event, Kept, Ledger, Status, Tender, World, metrics::render},
 };
+use rustix::process::setpriority_process;
 
 use crate::{
     args::WatchArgs,
-    config::required,
+    config::{ensure_said, required},
     made::{Made, about},
     outcome::Outcome,
     output::{Console, UNPRINTED, json::print},
+    refusal::unusable,
     settings::{Metrics, load},
 };
 use configured::Configured;
@@ -33,13 +35,21 @@ use telling::Teller;
 /// Another `/` for readings, for tests: a folder with `proc` and `sys` in it. No part of the interface.
 const ROOT: &str = "INDEF_WATCH_ROOT";
 
+/// The nice value of whatever can wait.
+const LAST: i32 = 19;
+
 /// Look after file systems.
 pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
+    // Whoever starts it: a unit that says so itself, cron, a person. All threads that follow have it from this one.
+    if let Err(error) = setpriority_process(None, LAST) {
+        tracing::debug!(%error, "it runs as it was started");
+    }
     if console.json && !args.is_once() {
         bail!("--json is for --once and --dry-run: a service that goes on has no last document");
     }
+    let has_paths = !args.paths.is_empty() || args.choose.all_mounts;
     let loaded = match &args.config {
-        Some(file) => Some(required(file.as_deref(), console)?),
+        Some(file) => Some(required(file.as_deref(), has_paths, console)?),
         None => None,
     };
     let Configured {
@@ -47,6 +57,9 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
         metrics,
         in_vain,
     } = Configured::new(args, loaded).map_err(|why| anyhow!(why))?;
+    for path in &settings.paths {
+        fs::metadata(path).map_err(|error| unusable(path, &error))?;
+    }
     let listener = match &metrics.listen {
         Some(address) => Some(Listener::begin(address)?),
         None => None,
@@ -88,7 +101,9 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
         let loaded = match &args.config {
             Some(file) => {
                 let file = file.as_deref();
-                Some(load(file).map_err(|errors| configured::kept(file, &errors))?)
+                let loaded = load(file).map_err(|errors| configured::kept(file, &errors))?;
+                ensure_said(&loaded, has_paths)?;
+                Some(loaded)
             }
             None => None,
         };

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io::ErrorKind,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     process::Command,
@@ -17,11 +18,14 @@ use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process},
 };
-use scratch_fs::{ScratchFs, ScratchFsBuilder, require, require_xfsprogs};
+use scratch_fs::{ScratchFs, ScratchFsBuilder, require, require_program, require_xfsprogs};
 use serde_json::Value;
 use units::Bytes;
 
-use crate::common::{ForAnybody, Ran, Run, ended, indef, is_root, scratch, signal, spawn, times};
+use crate::common::{
+    ForAnybody, Ran, Run, ended, fragments, indef, indef_with_state, is_root, make, scratch,
+    signal, spawn, times,
+};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -83,12 +87,19 @@ fn age(scratch: &ScratchFs) -> Vec<PathBuf> {
     for (index, path) in paths.iter().enumerate() {
         fill(&mut bytes, index as u64);
         let file = File::options().write(true).open(path).unwrap();
-        if file.write_all_at(&bytes, 0).is_err() {
+        let write = || file.write_all_at(&bytes, 0);
+        // What was written but has no blocks yet counts as more than it will take.
+        let written = write().or_else(|_| scratch.sync().and_then(|()| write()));
+        if let Err(error) = written {
+            assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
             full = index;
             break;
         }
     }
     scratch.sync().unwrap();
+    // Less would be another state: one long free run, which then belongs to somebody.
+    let filled = full as u64 * SIZE;
+    assert!(filled > VOLUME.get() * 2 / 3, "full after {filled} bytes");
     let mut left = Vec::new();
     for (index, path) in paths.into_iter().enumerate() {
         // XFS allocates for each directory in a group of its own, ext4 for all of them in a row.
@@ -110,23 +121,56 @@ fn age(scratch: &ScratchFs) -> Vec<PathBuf> {
             break;
         }
         let file = File::create(scratch.path().join(format!("hog{hog}"))).unwrap();
-        fallocate(&file, FallocateFlags::empty(), 0, largest).unwrap();
+        scanning_all(scratch, || {
+            fallocate(&file, FallocateFlags::empty(), 0, largest).unwrap();
+        });
         scratch.sync().unwrap();
     }
+    // They belong to nobody else: each file that is left has a hole beside it.
+    let free = number(&free_space(scratch), "total_bytes");
+    let holes = left.len() as u64 * SIZE;
+    assert!(free > holes / 4 * 3, "{free} bytes free, {holes} in holes");
     left
 }
 
-/// Wait until everything that was deleted is free: XFS frees blocks in the background.
+/// Have ext4 look at all free pieces of a group for what is allocated meanwhile. At 200 of them, as it does by itself, it
+/// finds a long run only where that lies before so many small ones, and takes these else.
+fn scanning_all<T>(scratch: &ScratchFs, allocate: impl FnOnce() -> T) -> T {
+    let device = scratch.device().trim_start_matches("/dev/");
+    let to_scan = Path::new("/sys/fs/ext4")
+        .join(device)
+        .join("mb_max_to_scan");
+    let by_itself = fs::read(&to_scan);
+    if by_itself.is_ok() {
+        fs::write(&to_scan, "1000000").unwrap();
+    }
+    let done = allocate();
+    if let Ok(number) = by_itself {
+        fs::write(&to_scan, number).unwrap();
+    }
+    done
+}
+
+/// Wait until everything that was deleted is free. XFS frees blocks in the background; who freezes it waits for that
+/// (`xfs_inodegc_stop`, fs/xfs/xfs_icache.c, v6.1).
 fn settle(scratch: &ScratchFs) {
-    let mut free = Bytes::ZERO;
-    for _ in 0..50 {
-        scratch.sync().unwrap();
-        thread::sleep(Duration::from_millis(200));
-        let now = scratch.free().unwrap();
-        if now == free {
-            break;
-        }
-        free = now;
+    for how in ["--freeze", "--unfreeze"] {
+        let status = Command::new("fsfreeze")
+            .arg(how)
+            .arg(scratch.path())
+            .status();
+        assert!(status.unwrap().success(), "{how}");
+    }
+}
+
+/// Wait until a child holds a region, and so listens to signals, too.
+#[track_caller]
+fn holds(scratch: &ScratchFs, at_first: u64) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while scratch.free().unwrap().get() + 4 * MIB > at_first {
+        let kind = scratch.kind();
+        assert!(Instant::now() < deadline, "{kind}: nothing is held");
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -145,23 +189,13 @@ fn aged(builder: ScratchFsBuilder) -> Option<(ScratchFs, Vec<PathBuf>)> {
     Some((scratch, files))
 }
 
-/// In how many extents a file of 64 MiB is born. ext4 looks at all free pieces of a group meanwhile: at 200 of them, as
-/// it does by itself, it finds the run only where that lies before so many small ones.
+/// In how many extents a file of 64 MiB is born.
 fn born_in(scratch: &ScratchFs) -> u64 {
-    let device = scratch.device().trim_start_matches("/dev/");
-    let to_scan = Path::new("/sys/fs/ext4")
-        .join(device)
-        .join("mb_max_to_scan");
-    let by_itself = fs::read(&to_scan);
-    if by_itself.is_ok() {
-        fs::write(&to_scan, "1000000").unwrap();
-    }
     let path = scratch.path().join("large");
     let file = File::create(&path).unwrap();
-    fallocate(&file, FallocateFlags::empty(), 0, 64 * MIB).unwrap();
-    if let Ok(number) = by_itself {
-        fs::write(&to_scan, number).unwrap();
-    }
+    scanning_all(scratch, || {
+        fallocate(&file, FallocateFlags::empty(), 0, 64 * MIB).unwrap();
+    });
     let extents = scratch_fs::fragments(&file).unwrap();
     fs::remove_file(&path).unwrap();
     drop(file);
@@ -391,13 +425,19 @@ fn loop_kills_and_signals_leave_nothing() {
         for (after, with) in [
             (1500, Signal::KILL),
             (2500, Signal::KILL),
-            (2000, Signal::INT),
+            (500, Signal::INT),
         ] {
+            // What a killed one held is free again.
+            settle(&scratch);
+            let at_first = scratch.free().unwrap().get();
             let child = spawn(
                 indef()
                     .args(["compact", "--json", "--want", "64MiB", "--rate", "4MiB"])
                     .arg(scratch.path()),
             );
+            if with == Signal::INT {
+                holds(&scratch, at_first);
+            }
             thread::sleep(Duration::from_millis(after));
             signal(&child, with);
             let ran = ended(child);
@@ -456,12 +496,9 @@ fn loop_writers_go_on_beside_it() {
             ran
         });
         assert_eq!(done.status, 0, "{kind}: {done:?}");
+        let told = rest_of(&done);
         let done = done.json();
-        assert!(
-            number(&done, "files_moved") > 500,
-            "{kind}: {}",
-            done["ended"]
-        );
+        assert!(number(&done, "files_moved") > 500, "{kind}: {told}");
         let (from, to) = (
             number(&done, "largest_before_bytes"),
             number(&done, "largest_after_bytes"),
@@ -508,18 +545,13 @@ fn loop_others_get_the_space_that_is_held() {
                 .args(["compact", "--json", "--want", "64MiB", "--rate", "256KiB"])
                 .arg(scratch.path()),
         );
-        let soon = || Instant::now() + Duration::from_secs(60);
-        let deadline = soon();
-        while free(&scratch) + 4 * MIB > at_first {
-            assert!(Instant::now() < deadline, "{kind}: nothing is held");
-            thread::sleep(Duration::from_millis(20));
-        }
+        holds(&scratch, at_first);
         let path = scratch.path().join("somebody");
         let somebody = File::create(&path).unwrap();
         let (is_over, pid) = (AtomicBool::new(false), Pid::from_child(&child));
         let ran = thread::scope(|scope| {
             scope.spawn(|| {
-                let (mut at, deadline) = (0, soon());
+                let (mut at, deadline) = (0, Instant::now() + Duration::from_secs(120));
                 while !is_over.load(Ordering::Relaxed) && Instant::now() < deadline {
                     match fallocate(&somebody, FallocateFlags::empty(), at, SIZE) {
                         Ok(()) => at += SIZE,
@@ -595,10 +627,7 @@ fn loop_what_cannot_move_is_told_and_gone_around() {
     let region = start.as_u64().unwrap()..start.as_u64().unwrap() + len.as_u64().unwrap();
     // A file in the midst of it.
     let in_region = files.iter().find(|path| {
-        let file = File::open(path).unwrap();
-        let range = units::FileRange::new(0, SIZE);
-        let layout = indef_fs::map(&file, path, range, true, &mut indef_fs::Mapper::default());
-        let first = layout.unwrap().extents()[0].phys.get();
+        let first = first_place(path);
         region.contains(&first) && first > (region.start + region.end) / 2
     });
     let in_region = in_region.expect("the region has files");
@@ -629,6 +658,70 @@ fn loop_what_cannot_move_is_told_and_gone_around() {
     scratch.fsck().unwrap();
 }
 
+/// Where the first block of a file lies.
+fn first_place(path: &Path) -> u64 {
+    let file = File::open(path).unwrap();
+    let range = units::FileRange::new(0, SIZE);
+    let layout = indef_fs::map(&file, path, range, true, &mut indef_fs::Mapper::default());
+    layout.unwrap().extents()[0].phys.get()
+}
+
+/// The file system goes down in a round: what was done until then is told, with the error, and kept in the history.
+#[test]
+fn loop_an_error_of_a_round_leaves_the_result() {
+    if !require_program("xfs_io") {
+        return;
+    }
+    let Some((mut scratch, files)) = aged(builder("xfs")) else {
+        return;
+    };
+    let bytes = contents(&scratch);
+    let told = compact(&["--want", "64MiB", "--dry-run"], scratch.path()).json();
+    let region = &told["region"];
+    let (start, len) = (number(region, "start_bytes"), number(region, "len_bytes"));
+    let inside = |path: &&PathBuf| (start..start + len).contains(&first_place(path));
+    let in_region: Vec<_> = files.iter().filter(inside).collect();
+    let state = tempfile::tempdir().unwrap();
+    let child = spawn(
+        indef_with_state(state.path())
+            .args(["compact", "--json", "--want", "64MiB", "--rate", "2MiB"])
+            .arg(scratch.path()),
+    );
+    let until = Instant::now() + Duration::from_secs(120);
+    // The last ones may not be finished.
+    while in_region.iter().filter(|path| inside(path)).count() + 32 > in_region.len() {
+        assert!(Instant::now() < until, "nothing moves");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let mut shutdown = Command::new("xfs_io");
+    let shutdown = shutdown
+        .args(["-x", "-c", "shutdown -f"])
+        .arg(scratch.path());
+    assert!(shutdown.status().unwrap().success());
+    let ran = ended(child);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let done = ran.json();
+    assert_eq!(done["ended"], "failed", "{}", rest_of(&ran));
+    let error = done["error"].as_str().unwrap();
+    assert!(error.contains("look at its space"), "{error}");
+    assert!(ran.err.contains(error), "{}", ran.err);
+    assert!(number(&done, "files_moved") >= 16, "{}", rest_of(&ran));
+    assert!(number(&done, "bytes_written") >= 16 * SIZE);
+    let history = indef_with_state(state.path())
+        .args(["history", "--json"])
+        .ran()
+        .json();
+    let run = &history["runs"][0];
+    assert_eq!(run["ended"], "failed", "{history}");
+    assert_eq!(run["why"], error);
+    for name in ["files_moved", "bytes_written"] {
+        assert_eq!(run[name], done[name]);
+    }
+    scratch.remount().unwrap();
+    are_whole(&scratch, &bytes);
+    scratch.fsck().unwrap();
+}
+
 /// The one line of an error, which must have these words.
 #[track_caller]
 fn refused(ran: &Ran, words: &[&str]) {
@@ -637,6 +730,43 @@ fn refused(ran: &Ran, words: &[&str]) {
     assert!(words.iter().all(|word| line.contains(word)), "{line}");
     let document: Value = ran.json();
     assert_eq!(document["files"].as_array().unwrap().len(), 0);
+}
+
+/// What is possible is told at once, and nothing moves for the rest.
+#[test]
+fn loop_more_than_is_free_is_not_wanted_in_vain() {
+    for kind in ["ext4", "xfs"] {
+        let size = Bytes::mib(512);
+        let Some(scratch) = require(ScratchFs::builder(kind, size).build()) else {
+            continue;
+        };
+        let file = scratch.path().join("file");
+        make(&file, Bytes::mib(64), Bytes::mib(1));
+        let before = fragments(&file);
+        let refused_at = |want: &str, words: &[&str]| {
+            for options in [&["--want", want][..], &["--want", want, "--dry-run"]] {
+                let ran = compact(options, scratch.path());
+                let always = ["--want", "; at most ", "delete files first"];
+                refused(&ran, &[&always, words].concat());
+            }
+        };
+        refused_at("10GiB", &["10 GiB is more than the file system has"]);
+        refused_at(
+            "500MiB",
+            &["500 MiB is more than the ", "--min-free keeps 5 %"],
+        );
+        // What is told is possible, or is there.
+        let told = compact(&["--want", "500MiB"], scratch.path());
+        let line = told.error_line("--want");
+        let (_, most) = line.split_once("at most ").unwrap();
+        let (most, _) = most.split_once("MiB").unwrap();
+        let less = format!("{}MiB", most.parse::<u64>().unwrap() / 2);
+        let ran = compact(&["--want", &less, "--dry-run"], scratch.path());
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let none = compact(&["--want", "500MiB", "--min-free", "99"], scratch.path());
+        refused(&none, &["; nothing can become", "--min-free keeps 99 %"]);
+        assert_eq!(fragments(&file), before);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, thread, time::Duration};
 
 use crate::common::{
-    ForAnybody, NOBODY, Ran, Run, ended, indef, is_root, proven, scratch, signal, spawn,
+    ForAnybody, NOBODY, Ran, Run, ended, indef, is_root, listens, proven, scratch, signal, spawn,
 };
 use rustix::process::Signal;
 
@@ -86,6 +86,7 @@ fn loop_the_demo_cleans_up_after_a_signal() {
     for delay in [100, 700, 1500] {
         let temporary = tempfile::tempdir().unwrap();
         let child = spawn(&mut demo(temporary.path(), "64MiB", &[]));
+        listens(&child);
         thread::sleep(Duration::from_millis(delay));
         signal(&child, Signal::INT);
         let ran = ended(child);

@@ -1,10 +1,19 @@
 //! The progress line on terminals: it fits, it appears only where work lasts, and nothing of it stays.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use units::Bytes;
 
 use crate::common::{Ran, Run, make, scratch};
+
+/// Work that takes less than this shows no line.
+const AT_FIRST: Duration = Duration::from_millis(400);
+/// How often a line is written into a pipe.
+const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Everything that a command writes to a terminal of this width.
 fn on_terminal(columns: usize, environment: &str, command: &str) -> Ran {
@@ -84,14 +93,19 @@ fn loop_progress_of_short_work_does_not_flash() {
     let Some(fs) = scratch("ext4") else { return };
     make(&fs.path().join("file"), Bytes::mib(1), Bytes::kib(64));
     for columns in [60, 80] {
-        let ran = on_terminal(columns, "", &indef("scan", fs.path()));
-        assert_eq!(ran.status, 0, "{ran:?}");
-        let lines = drawn(&ran.out);
-        assert!(lines.iter().any(|line| line.contains("file")), "{lines:?}");
-        assert!(
-            !lines.iter().any(|line| line.contains("a second")),
-            "{lines:?}"
-        );
+        // On a busy machine no work may be short.
+        let is_short = (0..30).any(|_| {
+            let begun = Instant::now();
+            let ran = on_terminal(columns, "", &indef("scan", fs.path()));
+            let is_short = begun.elapsed() < AT_FIRST;
+            assert_eq!(ran.status, 0, "{ran:?}");
+            let lines = drawn(&ran.out);
+            assert!(lines.iter().any(|line| line.contains("file")), "{lines:?}");
+            let flashed = lines.iter().any(|line| line.contains("a second"));
+            assert!(!(is_short && flashed), "{lines:?}");
+            is_short
+        });
+        eprintln!("{columns}: {is_short}");
     }
 }
 
@@ -131,6 +145,7 @@ fn loop_progress_that_is_asked_for_is_written_into_a_pipe_line_by_line() {
     let Some(fs) = scratch("ext4") else { return };
     let file = fs.path().join("file");
     make(&file, Bytes::mib(8), Bytes::kib(64));
+    let begun = Instant::now();
     let ran = crate::common::indef()
         .args(["run", "--quiet", "--progress", "always", "--rate", "1MiB"])
         .arg(&file)
@@ -138,5 +153,6 @@ fn loop_progress_that_is_asked_for_is_written_into_a_pipe_line_by_line() {
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(!ran.err.contains(['\x1b', '\r']), "{ran:?}");
     let told = ran.err.lines().filter(|line| line.contains(" of 8 MiB"));
-    assert!((1..=4).contains(&told.count()), "{ran:?}");
+    let most = begun.elapsed().as_secs() / LINE_EVERY.as_secs();
+    assert!((1..=most as usize).contains(&told.count()), "{ran:?}");
 }

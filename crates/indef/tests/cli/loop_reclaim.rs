@@ -5,13 +5,15 @@ use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
-use rustix::fs::{FallocateFlags, copy_file_range, fallocate, fstatvfs};
-use scratch_fs::{ScratchFs, content, reflink, require};
+use linux_abi::mapping::SharedBytes;
+use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
+use scratch_fs::{ScratchFs, content, most_left_by_btrfs, reflink, require};
 use serde_json::Value;
 use units::{Bytes, FileOffset};
 use workloads::Numbers;
@@ -30,12 +32,23 @@ fn command(arguments: &[&str], path: &Path) -> Ran {
     indef().args(arguments).arg(path).ran()
 }
 
+/// Limits by which a run is over before its work is.
+const STOPS_SOON: [&str; 6] = ["--jobs", "1", "--rate", "8MiB", "--time-limit", "1s"];
+
+/// A run that gives space back, stopped by them.
+#[track_caller]
+fn stopped(mut indef: Command, path: &Path) -> Ran {
+    let run = ["run", "--reclaim", "--json"];
+    let stopped = indef.args(run).args(STOPS_SOON).arg(path).ran();
+    assert_eq!(stopped.status, 3, "{stopped:?}");
+    stopped
+}
+
 fn btrfs(options: &str) -> Option<ScratchFs> {
     let builder = ScratchFs::builder("btrfs", Bytes::gib(1));
     require(builder.mount_options(options).build())
 }
 
-/// Runs the `btrfs` program.
 /// Used bytes of data as `btrfs filesystem usage` has them, and those of `df`, after a commit.
 fn used(scratch: &ScratchFs) -> (u64, u64) {
     let root = scratch.path();
@@ -51,9 +64,7 @@ fn used(scratch: &ScratchFs) -> (u64, u64) {
         .split_whitespace()
         .next()
         .unwrap();
-    let space = fstatvfs(File::open(root).unwrap()).unwrap();
-    let df = (space.f_blocks - space.f_bfree) * space.f_frsize;
-    (data.parse().unwrap(), df)
+    (data.parse().unwrap(), scratch.used().unwrap().get())
 }
 
 /// A file that was written in one go.
@@ -551,7 +562,12 @@ fn loop_a_killed_run_loses_nothing_and_another_one_finishes() {
                 .args(["run", "--reclaim", "--rate", "12MiB"])
                 .arg(&dir),
         );
-        thread::sleep(Duration::from_millis(300 + 400 * round));
+        // In the midst, however fast the machine is.
+        let written = || scratch.device_bytes().unwrap().written.get();
+        let (before, some) = (written(), (4 + 5 * round) * MIB);
+        while written() < before + some && child.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_millis(5));
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         scratch.fsck().unwrap();
@@ -582,13 +598,7 @@ fn loop_a_stopped_run_is_resumed() {
     let contents = hashes(&dir);
     let state = tempfile::tempdir().unwrap();
     let indef = || indef_with_state(state.path());
-    let limits = ["--jobs", "1", "--rate", "8MiB", "--time-limit", "1s"];
-    let stopped = indef()
-        .args(["run", "--reclaim", "--json"])
-        .args(limits)
-        .arg(&dir)
-        .ran();
-    assert_eq!(stopped.status, 3, "{stopped:?}");
+    let stopped = stopped(indef(), &dir);
     let first = number(&stopped.json()["totals"], "bytes_reclaimed");
     assert!(
         number(&scanned(&dir), "unreachable_bytes") > 0,
@@ -626,20 +636,22 @@ fn loop_a_stop_costs_little() {
     layered(&path);
     scratch.sync().unwrap();
     let contents = hashes(&dir);
-    let limits = ["--jobs", "1", "--rate", "8MiB", "--time-limit", "1s"];
-    let stopped = indef()
-        .args(["run", "--reclaim", "--json"])
-        .args(limits)
-        .arg(&dir)
-        .ran();
-    assert_eq!(stopped.status, 3, "{stopped:?}");
-    let totals = &stopped.json()["totals"];
-    let written = number(totals, "bytes_host_written");
-    let freed = number(totals, "bytes_reclaimed");
-    eprintln!("{written} B written, {freed} B free");
-    assert!((8 * MIB..30 * MIB).contains(&written), "{stopped:?}");
-    // The best layers: 30, 28, 26 and 24 MiB for two each.
-    assert!(freed >= 100 * MIB, "{stopped:?}");
+    let (mut written, mut freed, mut stops) = (0, 0, 0);
+    // A busy machine does not get so far at once.
+    while written < 8 * MIB {
+        let stopped = stopped(indef(), &dir);
+        let totals = &stopped.json()["totals"];
+        written += number(totals, "bytes_host_written");
+        freed += number(totals, "bytes_reclaimed");
+        stops += 1;
+        assert!(stops < 20, "{stopped:?}");
+    }
+    eprintln!("{written} B written, {freed} B free, {stops} stops");
+    assert!(written < 30 * MIB);
+    // The best layers: 30, 28, 26 and 24 MiB for two each. Each stop may leave one unfinished.
+    let layers = (written / (2 * MIB)).saturating_sub(stops);
+    let least: u64 = (0..layers).map(|layer| (30 - 2 * layer) * MIB).sum();
+    assert!(freed >= least, "{freed} of {least}");
     reclaimed(&mut scratch, &path, &[]);
     assert_eq!(hashes(&dir), contents);
 }
@@ -662,8 +674,7 @@ fn loop_a_stopped_run_of_another_kind_stays() {
     scratch.sync().unwrap();
     let state = tempfile::tempdir().unwrap();
     let indef = || indef_with_state(state.path());
-    let limits = ["--jobs", "1", "--rate", "8MiB", "--time-limit", "1s"];
-    let stopped = indef().arg("run").args(limits).arg(&dir).ran();
+    let stopped = indef().arg("run").args(STOPS_SOON).arg(&dir).ran();
     assert_eq!(stopped.status, 3, "{stopped:?}");
     let before = left();
     let reclaimed = indef().args(["run", "--reclaim", "--json"]).arg(&dir).ran();
@@ -675,7 +686,11 @@ fn loop_a_stopped_run_of_another_kind_stays() {
     );
     let resumed = indef().args(["run", "--json", "--resume"]).ran();
     assert_eq!(resumed.status, 0, "{resumed:?}");
-    assert!(before > 1024 && left() < 100, "{before}: {resumed:?}");
+    let (after, most) = (left(), most_left_by_btrfs(Bytes::mib(6 * 8), 99));
+    assert!(
+        before > 1024 && after <= most,
+        "{before}, {after}: {resumed:?}"
+    );
 }
 
 #[test]
@@ -766,6 +781,42 @@ fn loop_a_plan_outlives_a_balance() {
         "{document}"
     );
     assert_eq!(scanned(&dir)["unreachable_bytes"], 0);
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(scratch.path()), contents);
+}
+
+/// A balance has the kernel forget where the file's end lies, and pages that somebody has mapped stay cached. Behind
+/// the file's items lie those of other files.
+#[test]
+fn loop_a_mapped_file_gives_its_space_back_after_a_balance() {
+    let Some(mut scratch) = btrfs("noatime") else {
+        return;
+    };
+    let (dir, path) = data(&scratch);
+    write(&path, 32 * MIB);
+    truncate(&path, 3 * MIB);
+    for n in 0..4 {
+        write(&scratch.path().join(format!("behind{n}")), 16 * BLOCK);
+    }
+    scratch.sync().unwrap();
+    let contents = hashes(scratch.path());
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mapped = SharedBytes::map(&file, 3 * MIB as usize).unwrap();
+    for at in (0..3 * MIB).step_by(BLOCK as usize) {
+        std::hint::black_box(mapped.load(at as usize));
+    }
+    btrfs_progs(&["balance", "start", "-d"], &[scratch.path()]);
+    let document = command(&["run", "--reclaim", "--json"], &dir).json();
+    let totals = &document["totals"];
+    assert_eq!(totals["bytes_reclaimed"], 29 * MIB, "{document}");
+    assert_eq!(totals["bytes_host_written"], 3 * MIB, "{document}");
+    assert_eq!(fragments(&path), 1, "{document}");
+    assert_eq!(scanned(&dir)["unreachable_bytes"], 0);
+    drop((mapped, file));
     scratch.fsck().unwrap();
     assert_eq!(hashes(scratch.path()), contents);
 }

@@ -6,21 +6,28 @@
 use std::{
     env, fs,
     path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use crate::common::{
-    Ran, Run, btrfs_progs, ended, fragments, hashes, indef, indef_with_state, left_in, make,
-    scratch, signal, spawn,
+    Ran, Run, btrfs_progs, ended, fragments, has_begun, hashes, indef, indef_with_state, left_in,
+    make, make_several, scratch, signal, spawn,
 };
 use rustix::process::Signal;
-use scratch_fs::{ScratchFs, reflink};
+use scratch_fs::{ScratchFs, most_left_by_btrfs, reflink};
 use units::Bytes;
 use workloads::Numbers;
 
 fn total(ran: &Ran, name: &str) -> u64 {
     ran.json()["totals"][name].as_u64().unwrap()
+}
+
+/// Go on with what a slow run has left, fast.
+fn resume(mut indef: Command) -> Ran {
+    let how = ["run", "--json", "--resume", "--rate", "1GiB"];
+    indef.args(how).ran()
 }
 
 #[test]
@@ -33,27 +40,25 @@ fn loop_a_signal_stops_in_order_and_resume_continues() {
         let Some(mut scratch) = scratch(kind) else {
             return;
         };
-        for n in 0..8 {
-            make(
-                &scratch.path().join(format!("file {n}")),
-                Bytes::mib(4),
-                Bytes::kib(16),
-            );
-        }
+        make_several(scratch.path(), 8, Bytes::mib(4), Bytes::kib(16));
+        let files: Vec<_> = (0..8)
+            .map(|n| scratch.path().join(format!("file {n}")))
+            .collect();
         let contents = hashes(scratch.path());
         let state = tempfile::tempdir().unwrap();
         let indef = || indef_with_state(state.path());
         let child = spawn(
             indef()
-                .args(["run", "--json", "--jobs", "1", "--rate", "8MiB"])
+                .args(["run", "--json", "--jobs", "1", "--rate", "1MiB"])
                 .arg(scratch.path()),
         );
-        thread::sleep(Duration::from_millis(1200));
+        has_begun(&files, 256);
         signal(&child, with);
         let begun = Instant::now();
         let ran = ended(child);
+        // All of it would take half a minute.
         assert!(
-            begun.elapsed() < Duration::from_secs(5),
+            begun.elapsed() < Duration::from_secs(20),
             "{kind}: it took {:?}",
             begun.elapsed()
         );
@@ -61,16 +66,23 @@ fn loop_a_signal_stops_in_order_and_resume_continues() {
         assert_eq!(ran.json()["stopped"], "signal", "{kind}");
         let first = total(&ran, "bytes_relocated");
         assert!(first < 32 << 20, "{kind}: {first}");
-        let resumed = indef().args(["run", "--json", "--resume"]).ran();
+        let resumed = resume(indef());
         assert_eq!(resumed.status, 0, "{kind}: {resumed:?}");
         let second = total(&resumed, "bytes_relocated");
         assert!(
             second > 0 && first + second <= 40 << 20,
             "{kind}: {first} and {second}"
         );
-        for n in 0..8 {
-            let left = fragments(&scratch.path().join(format!("file {n}")));
-            assert!(left < 8, "{kind}, file {n}: {left} fragments: {resumed:?}");
+        for (n, file) in files.iter().enumerate() {
+            let left = fragments(file);
+            let most = match kind {
+                "btrfs" => most_left_by_btrfs(Bytes::mib(4), 7),
+                _ => 7,
+            };
+            assert!(
+                left <= most,
+                "{kind}, file {n}: {left} fragments: {resumed:?}"
+            );
         }
         let nothing = indef().args(["run", "--resume"]).ran();
         assert_eq!(nothing.status, 1, "{kind}: all is done: {nothing:?}");
@@ -98,7 +110,8 @@ fn loop_work_in_portions_writes_nothing_twice() {
             .arg(&file)
             .ran();
         assert_eq!(planned.status, 0, "{kind}: {planned:?}");
-        let (mut moved, mut left, mut portions) = (0, fragments(&file), 0);
+        let (mut moved, mut left) = (0, fragments(&file));
+        let (mut portions, mut in_vain) = (0, 0);
         loop {
             let ran = indef()
                 .args([
@@ -125,11 +138,18 @@ fn loop_work_in_portions_writes_nothing_twice() {
             if ran.status == 0 {
                 break;
             }
-            assert!(portions < 60, "{kind}: no end in sight: {ran:?}");
+            // On a busy machine there are more, each of which does something.
+            in_vain = if total(&ran, "bytes_relocated") > 0 {
+                0
+            } else {
+                in_vain + 1
+            };
+            assert!(in_vain < 20, "{kind}: no end in sight: {ran:?}");
         }
         println!("{kind}: {moved} bytes in {portions} portions, {left} fragments left");
         assert!(moved <= 26 << 20, "{kind}: {moved} in {portions} portions");
-        assert!(left <= 30, "{kind}: {left} fragments");
+        // Each stop may leave a cut.
+        assert!(left <= 20 + portions, "{kind}: {left} fragments");
         scratch.fsck().unwrap();
         assert_eq!(hashes(scratch.path()), contents, "{kind}");
     }
@@ -140,26 +160,22 @@ fn loop_a_killed_run_is_resumed() {
     let Some(mut scratch) = scratch("ext4") else {
         return;
     };
-    for n in 0..4 {
-        make(
-            &scratch.path().join(format!("file {n}")),
-            Bytes::mib(4),
-            Bytes::kib(16),
-        );
-    }
+    make_several(scratch.path(), 4, Bytes::mib(4), Bytes::kib(16));
     let contents = hashes(scratch.path());
     let state = tempfile::tempdir().unwrap();
     let mut child = spawn(
         indef_with_state(state.path())
-            .args(["run", "--jobs", "1", "--rate", "6MiB"])
+            .args(["run", "--jobs", "1", "--rate", "1MiB"])
             .arg(scratch.path()),
     );
-    thread::sleep(Duration::from_millis(1200));
+    let files: Vec<_> = (0..4)
+        .map(|n| scratch.path().join(format!("file {n}")))
+        .collect();
+    // One of them is done. What was not noted of another one may be moved again.
+    has_begun(&files, 8);
     child.kill().unwrap();
     child.wait().unwrap();
-    let resumed = indef_with_state(state.path())
-        .args(["run", "--json", "--resume"])
-        .ran();
+    let resumed = resume(indef_with_state(state.path()));
     assert_eq!(resumed.status, 0, "{resumed:?}");
     let second = total(&resumed, "bytes_relocated");
     assert!((1..16 << 20).contains(&second), "{second}");
@@ -234,7 +250,7 @@ fn kills(kind: &str, clones: usize) {
         if has_snapshot && is_new {
             snapshot_again(scratch.path());
         }
-        let free = settled_free(&scratch);
+        let used = settled_used(&scratch);
         let contents = hashes(scratch.path());
         let delay = whole.mul_f64(numbers.fraction());
         let begun = Instant::now();
@@ -267,19 +283,19 @@ fn kills(kind: &str, clones: usize) {
         // Of each file, one unit may be shared by some of its holders only.
         let units = if clones > 0 { files.len() as u64 } else { 0 };
         let allowed = (4 << 20) + units * (2 << 20);
-        let mut left = settled_free(&scratch);
+        let mut now = settled_used(&scratch);
         // An inode whose writes are under way is freed by the file system's cleaner.
         for _ in 0..40 {
-            if left + allowed > free {
+            if now < used + allowed {
                 break;
             }
             thread::sleep(Duration::from_millis(250));
-            left = settled_free(&scratch);
+            now = settled_used(&scratch);
         }
         assert!(
-            left + allowed > free,
+            now < used + allowed,
             "{kind}, kill {n}: {} bytes are lost",
-            free - left
+            now - used
         );
         if n % 10 == 9 {
             scratch
@@ -293,9 +309,14 @@ fn kills(kind: &str, clones: usize) {
     let ran = indef().arg("run").args(&files).ran();
     assert_eq!(ran.status, 0, "{kind}: {ran:?}");
     // What a kill left shared by some holders only is cut off from its neighbours.
-    let most = if clones > 0 { 64 } else { 16 };
+    let usual = if clones > 0 { 63 } else { 15 };
     for file in &files {
-        assert!(fragments(file) < most, "{kind}: {}", fragments(file));
+        let (left, len) = (fragments(file), file.metadata().unwrap().len());
+        let most = match kind {
+            "btrfs" => most_left_by_btrfs(Bytes(len), usual),
+            _ => usual,
+        };
+        assert!(left <= most, "{kind}: {left}");
     }
     scratch.fsck().unwrap();
 }
@@ -310,19 +331,19 @@ fn snapshot_again(root: &Path) {
     btrfs_progs(&["-q", "subvolume", "snapshot", "-r"], &[root, &snapshot]);
 }
 
-/// Free bytes once the file system has freed deleted files (some do so in the background).
-fn settled_free(scratch: &ScratchFs) -> u64 {
-    let mut free = 0;
+/// Used bytes once the file system has freed deleted files (some do so in the background).
+fn settled_used(scratch: &ScratchFs) -> u64 {
+    let mut used = 0;
     for _ in 0..40 {
         scratch.sync().unwrap();
-        let now = scratch.free().unwrap().get();
-        if now == free {
+        let now = scratch.used().unwrap().get();
+        if now == used {
             break;
         }
-        free = now;
+        used = now;
         thread::sleep(Duration::from_millis(25));
     }
-    free
+    used
 }
 
 #[test]

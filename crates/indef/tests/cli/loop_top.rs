@@ -5,6 +5,7 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, SystemTime},
 };
 
@@ -16,6 +17,7 @@ use indef_trace::{
     FileKey, FsId, Tally, TracedFile,
     store::{SessionInfo, Store, StoreOptions},
 };
+use rustix::process::{Pid, Signal, kill_process};
 use scratch_fs::ScratchFs;
 use units::{Bytes, FileRange, Nanos};
 
@@ -215,17 +217,20 @@ fn loop_the_terminal_is_given_back_whatever_ends_the_screen() {
     tmux.press(&["C-c"]);
     tmux.wait_for("status=0");
     tmux.assert_as_before();
-    // Sent from elsewhere: the shell waits for it in the background job's place.
-    for signal in ["TERM", "INT", "HUP"] {
-        tmux.command(&format!(
-            "(sleep 2; kill -{signal} $(pgrep -P $$ -x indef)) & clear"
-        ));
+    // Sent from elsewhere.
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         show("; echo status=$?");
+        let shell = tmux.property("pane_pid");
+        let found = Command::new("pgrep")
+            .args(["-P", &shell, "-x", "indef"])
+            .ran();
+        let pid = found.out.trim().parse().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
         tmux.wait_for("status=0");
         tmux.assert_as_before();
     }
     // A time limit.
-    show(" --time-limit 2s; echo status=$?");
+    show(" --time-limit 10s; echo status=$?");
     tmux.wait_for("status=0");
     tmux.assert_as_before();
 }
@@ -384,7 +389,7 @@ fn loop_what_is_read_now_is_listed_and_repaired_while_it_is_read() {
     drop(reader);
     assert_eq!(hashes(&dir), contents);
     // Watching keeps no file system mounted, except for moments.
-    let unmounted = (0..20).any(|_| {
+    let unmounted = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         scratch.unmount().is_ok()
     });
@@ -404,7 +409,7 @@ fn loop_a_terminal_that_is_gone_ends_it() {
     let pid = tmux.property("pane_pid");
     drop(tmux);
     let process = Path::new("/proc").join(pid);
-    let end = std::time::Instant::now() + Duration::from_secs(10);
+    let end = std::time::Instant::now() + Duration::from_secs(60);
     // A zombie has ended; its adoptive parent may take its time.
     let runs = || {
         fs::read_to_string(process.join("stat"))

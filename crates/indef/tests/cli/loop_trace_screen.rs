@@ -69,7 +69,7 @@ fn loop_a_trace_shows_what_it_sees_and_leaves_its_summary() {
     });
     assert!(end.contains("0 reads of 0 B"), "{end}");
     tmux.command(&format!(
-        "{trace} --progress always -- sleep 3; echo status=$?"
+        "{trace} --progress always -- sleep 6; echo status=$?"
     ));
     tmux.wait_for("0 reads/s");
     tmux.wait_for("status=0");

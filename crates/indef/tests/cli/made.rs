@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Run, indef, make, run, scratch};
+use crate::common::{Run, documented::assert_documented, indef, make, run, scratch};
 use units::Bytes;
 
 /// What is true of every document of this machine.
@@ -84,19 +84,9 @@ fn relative_paths_become_absolute_and_their_directory_is_told() {
 
 #[test]
 fn every_field_of_it_is_documented() {
-    let text = include_str!("../../../../docs/json.md");
-    let section = text
-        .split("\n## ")
-        .find(|section| section.starts_with("made\n"))
-        .unwrap();
     let document = run(["scan", "--json", "/tmp"]).json();
     let made = &document["made"];
-    for object in [made, &made["file_systems"][0]] {
-        for field in object.as_object().unwrap().keys() {
-            let named = [format!("`{field}`"), format!("`{field}[]`")];
-            assert!(named.iter().any(|name| section.contains(name)), "{field}");
-        }
-    }
+    assert_documented("made", &[made, &made["file_systems"][0]]);
 }
 
 #[test]

@@ -33,6 +33,41 @@ fn a_path_that_does_not_exist_is_named_and_the_others_are_done() {
     }
 }
 
+/// Each command names the path that was given, not one of its own, and the remedy.
+#[test]
+fn paths_that_cannot_be_used_are_told_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let below = missing.join("file");
+    let commands: [&[&str]; 7] = [
+        &["compact", text(&below)],
+        &["compact", "--json", text(&below)],
+        &["watch", "--once", text(&below)],
+        &["watch", "--dry-run", text(&below)],
+        &["plan", "-o", text(&below), text(dir.path())],
+        &["report", text(&below)],
+        &["probe", text(&below)],
+    ];
+    for words in commands {
+        let ran = run(words);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let line = ran.error_line(text(&below));
+        let end = "no such file or directory: check the path";
+        assert!(line.ends_with(end), "{words:?}: {line}");
+    }
+    let scanned = run(["scan", text(&missing)]);
+    let verdict = "Cannot tell: no file could be looked at";
+    assert!(scanned.out.starts_with(verdict), "{scanned:?}");
+    let json = run(["scan", "--json", text(&missing)]).json();
+    assert_eq!(json["verdict"]["kind"], "cannot-tell");
+    // A folder without a file is fine.
+    let scanned = run(["scan", text(dir.path())]);
+    assert!(
+        scanned.out.starts_with("Fine: there are no files here"),
+        "{scanned:?}"
+    );
+}
+
 #[test]
 fn what_is_no_file_is_a_clear_skip() {
     let dir = tempfile::tempdir().unwrap();

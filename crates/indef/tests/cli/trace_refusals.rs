@@ -232,7 +232,31 @@ fn endless(profile: &Path, path: &Path) -> Child {
     )
 }
 
-/// Read the file until the trace has begun to see it; nothing else shows when it is ready.
+/// Wait until a trace is ready: it has a link for each program that it attaches, and no more of them come.
+fn is_ready(trace: &Child) {
+    let links = || {
+        let all = fs::read_dir(format!("/proc/{}/fd", trace.id())).into_iter();
+        let all = all.flatten().flatten();
+        let link = |name: &Path| {
+            let name = name.to_string_lossy();
+            name.contains("bpf_link") || name.contains("perf_event")
+        };
+        all.filter(|fd| fs::read_link(fd.path()).is_ok_and(|name| link(&name)))
+            .count()
+    };
+    let (mut last, mut since) = (0, Instant::now());
+    let until = Instant::now() + Duration::from_secs(120);
+    while last == 0 || since.elapsed() < Duration::from_secs(1) {
+        assert!(Instant::now() < until, "{last} links");
+        let now = links();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Read the file for some time.
 fn read_for(file: &Path, time: Duration) {
     let began = Instant::now();
     while began.elapsed() < time {
@@ -252,7 +276,8 @@ fn loop_signals_end_it_with_everything_kept() {
             .path()
             .with_file_name(format!("profile-{}", with.as_raw()));
         let child = endless(&profile, &file);
-        read_for(&file, Duration::from_secs(4));
+        is_ready(&child);
+        read_for(&file, Duration::from_secs(1));
         signal(&child, with);
         let ran = ended(child);
         assert_eq!(ran.status, 0, "{with:?}: {ran:?}");

@@ -83,23 +83,28 @@ fn bad_values_are_named_with_an_example_of_a_good_one() {
     }
 }
 
+#[track_caller]
+fn helps(command: &[&str]) {
+    let ran = run([command, &["--help"]].concat());
+    assert_eq!(ran.status, 0);
+    assert!(
+        ran.out.contains("Examples:") && ran.out.contains("--json"),
+        "{command:?}: {ran:?}"
+    );
+    assert!(
+        ran.out.lines().all(|line| line.chars().count() <= 100),
+        "{command:?}: {}",
+        ran.out
+    );
+}
+
 #[test]
 fn every_command_has_help_with_examples() {
     for command in [
         "scan", "plan", "run", "compact", "watch", "top", "report", "demo", "profile", "history",
         "config",
     ] {
-        let ran = run([command, "--help"]);
-        assert_eq!(ran.status, 0);
-        assert!(
-            ran.out.contains("Examples:") && ran.out.contains("--json"),
-            "{command}: {ran:?}"
-        );
-        assert!(
-            ran.out.lines().all(|line| line.chars().count() <= 100),
-            "{command}: {}",
-            ran.out
-        );
+        helps(&[command]);
     }
     let below = [
         ("profile", &["show", "export", "import", "merge"][..]),
@@ -109,17 +114,7 @@ fn every_command_has_help_with_examples() {
         .into_iter()
         .flat_map(|(above, all)| all.iter().map(move |one| (above, *one)));
     for (above, command) in below {
-        let ran = run([above, command, "--help"]);
-        assert_eq!(ran.status, 0);
-        assert!(
-            ran.out.contains("Examples:") && ran.out.contains("--json"),
-            "{command}: {ran:?}"
-        );
-        assert!(
-            ran.out.lines().all(|line| line.chars().count() <= 100),
-            "{command}: {}",
-            ran.out
-        );
+        helps(&[above, command]);
     }
     let ran = run(["--help"]);
     assert!(

@@ -5,7 +5,7 @@
 use std::{io, mem::offset_of, os::fd::AsFd};
 
 use super::{
-    EXTENT_DATA, FileExtentItem, SearchArgs, SearchKey, disk_u64_at,
+    EXTENT_DATA, FileExtentItem, INODE_EXTREF, INODE_REF, SearchArgs, SearchKey, disk_u64_at,
     inode_item::{INODE_ITEM, InodeItem, inode_item},
     search,
 };
@@ -45,11 +45,27 @@ pub struct FileExtent {
     pub generation: u64,
 }
 
+/// A name of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileName<'a> {
+    /// The directory that has it.
+    pub parent: u64,
+    /// The name.
+    pub name: &'a [u8],
+}
+
 /// An item of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileItem {
-    /// Its inode, before its extents; of directories and others, too.
+    /// Its inode, before all else; of directories and others, too.
     Inode(InodeItem),
+    /// A directory that has a name of it, before its extents.
+    Named {
+        /// The file's inode number.
+        inode: u64,
+        /// That of the directory.
+        parent: u64,
+    },
     /// An extent of it.
     Extent(FileExtent),
 }
@@ -94,9 +110,27 @@ impl FileExtents {
         fd: impl AsFd,
         from: u64,
         items: u32,
+        visit: impl FnMut(FileItem),
+    ) -> io::Result<Option<u64>> {
+        self.read_since(fd, from, 0, items, visit)
+    }
+
+    /// The same of the leaves only that this transaction or a newer one has written: they have all that changed since
+    /// and is there, and some that did not. Of what is gone there is nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    pub fn read_since(
+        &mut self,
+        fd: impl AsFd,
+        from: u64,
+        since: u64,
+        items: u32,
         mut visit: impl FnMut(FileItem),
     ) -> io::Result<Option<u64>> {
         let key = SearchKey {
+            min_transid: since,
             min_objectid: from,
             max_objectid: LAST_FILE,
             max_type: u32::from(u8::MAX),
@@ -117,11 +151,49 @@ impl FileExtents {
                     let inode = inode_item(found.objectid, found.item);
                     inode.map(FileItem::Inode).into_iter().for_each(&mut visit);
                 }
+                INODE_REF | INODE_EXTREF => {
+                    let inode = found.objectid;
+                    let named = first_name(found.kind, found.offset, found.item);
+                    let named =
+                        named.map(|FileName { parent, .. }| FileItem::Named { inode, parent });
+                    named.into_iter().for_each(&mut visit);
+                }
                 _ => {}
             }
         }
         Ok(last)
     }
+
+    /// A name of a file in the subvolume that `fd` is in; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where it is not Btrfs.
+    pub fn name(&mut self, fd: impl AsFd, inode: u64) -> io::Result<Option<FileName<'_>>> {
+        let key = SearchKey {
+            min_objectid: inode,
+            max_objectid: inode,
+            min_type: INODE_REF,
+            max_type: INODE_EXTREF,
+            max_offset: u64::MAX,
+            nr_items: 1,
+            ..SearchKey::default()
+        };
+        let mut found = self.0.ask(fd, key)?;
+        Ok(found.find_map(|found| first_name(found.kind, found.offset, found.item)))
+    }
+}
+
+/// The first name in an item of names: of a directory that is in the key, or in the item (`struct
+/// btrfs_inode_ref`, `struct btrfs_inode_extref`; both packed, with the name at their end).
+fn first_name(kind: u32, offset: u64, item: &[u8]) -> Option<FileName<'_>> {
+    let (parent, rest) = match kind {
+        INODE_REF => (offset, item.get(8..)?),
+        _ => (disk_u64_at(item, 0)?, item.get(16..)?),
+    };
+    let len = u16::from_le_bytes(rest.get(..2)?.try_into().ok()?);
+    let name = rest.get(2..2 + usize::from(len))?;
+    Some(FileName { parent, name })
 }
 
 impl Default for FileExtents {
@@ -167,6 +239,8 @@ fn file_extent(inode: u64, offset: u64, item: &[u8]) -> FileExtent {
     }
 }
 
+/// `BTRFS_FIRST_FREE_OBJECTID`: the number of a subvolume's topmost directory, the smallest of all.
+pub const FIRST_FILE: u64 = 256;
 /// `BTRFS_LAST_FREE_OBJECTID`: the largest number of a file.
 const LAST_FILE: u64 = -256_i64 as u64;
 
@@ -284,11 +358,28 @@ mod tests {
     }
 
     #[test]
+    fn names_are_cut_with_care() {
+        let mut item = [0; 8].to_vec();
+        item.extend([3, 0]);
+        item.extend(b"abcd");
+        let expected = FileName {
+            parent: 300,
+            name: b"abc",
+        };
+        assert_eq!(first_name(INODE_REF, 300, &item), Some(expected));
+        assert_eq!(first_name(INODE_REF, 300, &item[..12]), None);
+        let far = [300_u64.to_le_bytes().to_vec(), item.clone()].concat();
+        assert_eq!(first_name(INODE_EXTREF, 7, &far), Some(expected));
+        assert_eq!(first_name(INODE_EXTREF, 7, &far[..7]), None);
+    }
+
+    #[test]
     fn another_file_system_has_no_such_tree() {
         let file = std::fs::File::open("/proc/self/stat").unwrap();
         let nothing = |_| unreachable!("there are none");
         assert!(FileExtents::new().read(&file, 256, 1, nothing).is_err());
         let nothing = |_| unreachable!("there are none");
         assert!(file_extents(&file, 256, nothing).is_err());
+        assert!(FileExtents::new().name(&file, 256).is_err());
     }
 }

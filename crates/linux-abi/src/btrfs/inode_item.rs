@@ -7,6 +7,8 @@ use crate::abi::AbiItem;
 pub(super) const INODE_ITEM: u32 = 1;
 
 // Offsets in `struct btrfs_inode_item`.
+const GENERATION: usize = 0;
+const TRANSID: usize = 8;
 const SIZE: usize = 16;
 const BYTES: usize = 24;
 const LINKS: usize = 40;
@@ -18,6 +20,8 @@ pub(crate) const ABI: &[AbiItem] = &[AbiItem {
     c_type: "struct btrfs_inode_item",
     size: 160,
     fields: &[
+        ("generation", GENERATION),
+        ("transid", TRANSID),
         ("size", SIZE),
         ("nbytes", BYTES),
         ("nlink", LINKS),
@@ -31,6 +35,10 @@ pub(crate) const ABI: &[AbiItem] = &[AbiItem {
 pub struct InodeItem {
     /// Inode number in the subvolume.
     pub inode: u64,
+    /// The transaction in which it was made.
+    pub generation: u64,
+    /// The transaction in which it last changed.
+    pub changed: u64,
     /// Size in bytes.
     pub size: u64,
     /// Allocated bytes, not rounded.
@@ -47,6 +55,8 @@ pub(super) fn inode_item(inode: u64, item: &[u8]) -> Option<InodeItem> {
     let number = |at: usize| Some(u32::from_le_bytes(item.get(at..at + 4)?.try_into().ok()?));
     Some(InodeItem {
         inode,
+        generation: disk_u64_at(item, GENERATION)?,
+        changed: disk_u64_at(item, TRANSID)?,
         size: disk_u64_at(item, SIZE)?,
         bytes: disk_u64_at(item, BYTES)?,
         links: number(LINKS)?,
@@ -61,12 +71,16 @@ mod tests {
     #[test]
     fn an_item_that_is_cut_off_is_none() {
         let mut item = vec![0; 160];
+        item[GENERATION] = 5;
+        item[TRANSID] = 6;
         item[SIZE] = 7;
         item[BYTES + 1] = 1;
         item[LINKS] = 2;
         item[MODE + 1] = 0x81;
         let expected = InodeItem {
             inode: 300,
+            generation: 5,
+            changed: 6,
             size: 7,
             bytes: 256,
             links: 2,

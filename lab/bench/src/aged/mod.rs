@@ -25,12 +25,12 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use indef_fs::{Mapper, map};
 use scratch_fs::ScratchFs;
+use stage::Fs;
 use units::{Bytes, FileRange};
 
 use super::{
     common::Common,
     measure,
-    peers::Fs,
     report::{Report, Verdict},
 };
 use life::Setting;

@@ -7,15 +7,16 @@
 
 use std::{path::Path, process::Command};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use fio::{Fio, Job};
 use flash_model::{
     Command as Request, Device, Done, NamespaceKind, NamespaceSpec, Placement, Profile,
 };
+use stage::{Loop, Mounted, Served};
 use units::{Bytes, Nanos};
 
 use super::{
     common::Common,
-    daemon::{Loop, Mounted, Served},
     measure::{self, text},
     report::Report,
 };
@@ -181,13 +182,10 @@ fn mounted(flashd: &Path, setup: &Setup, samples: &mut Samples) -> Result<()> {
         &["--rw=randread", "--bs=4k", "--ioengine=psync"],
         true,
     )?;
-    let percentiles = &job["read"]["clat_ns"]["percentile"];
     let contender = setup.contender();
     let case = format!("mount {}", setup.profile);
-    for (quantity, percentile) in [("latency_ns", "50.000000"), ("p99_latency_ns", "99.000000")] {
-        let real = percentiles[percentile].as_f64();
-        let real = real.context("fio reports no percentiles")?;
-        let latency = real / setup.scale;
+    for (quantity, percent) in [("latency_ns", 50.0), ("p99_latency_ns", 99.0)] {
+        let latency = job.read.completion.percentile(percent)? / setup.scale;
         samples.add(&case, &contender, quantity, latency);
         if quantity == "latency_ns" {
             let off = (latency / by_the_model(setup)? - 1.0) * 100.0;
@@ -201,7 +199,7 @@ fn mounted(flashd: &Path, setup: &Setup, samples: &mut Samples) -> Result<()> {
         samples.add(&case, &contender, quantity, late);
     }
     drop(device);
-    disk.stop()
+    Ok(disk.stop()?)
 }
 
 /// Measure the throughput of the path where the device takes no time.
@@ -212,19 +210,16 @@ fn mounted_at_once(flashd: &Path, samples: &mut Samples) -> Result<()> {
     for (name, options) in FIO {
         let options = [options, &["--ioengine=libaio", "--iodepth=32"]].concat();
         let job = fio(&device.0, &options, false)?;
-        let side = if name.starts_with("writes") {
-            "write"
-        } else {
-            "read"
+        let side = match name.starts_with("writes") {
+            true => &job.write,
+            false => &job.read,
         };
-        let (rate, bytes) = (job[side]["iops"].as_f64(), job[side]["bw_bytes"].as_f64());
-        let rate = rate.context("fio reports no rate")?;
-        samples.add("mount zero", name, "commands_per_s", rate);
-        let bytes = bytes.context("fio reports no bandwidth")?;
+        samples.add("mount zero", name, "commands_per_s", side.iops);
+        let bytes = side.bytes_per_s;
         samples.add("mount zero", name, "bandwidth_mb_per_s", bytes / 1e6);
     }
     drop(device);
-    disk.stop()
+    Ok(disk.stop()?)
 }
 
 /// Latency over NVMe/TCP.
@@ -255,7 +250,7 @@ fn served(flashd: &Path, load: &Path, setup: &Setup, samples: &mut Samples) -> R
     let off = (latency / by_the_model(setup)? - 1.0) * 100.0;
     samples.add(&case, &contender, "latency_ns", latency);
     samples.add(&case, &contender, "off_pct", off);
-    target.stop()
+    Ok(target.stop()?)
 }
 
 fn loaded(load: &Path, options: &[&str]) -> Result<String> {
@@ -294,7 +289,7 @@ impl LoadReport {
 }
 
 /// One job of fio on the disk; with `fill`, on data that it has written before.
-fn fio(device: &str, options: &[&str], fill: bool) -> Result<serde_json::Value> {
+fn fio(device: &str, options: &[&str], fill: bool) -> Result<Job> {
     let file = format!("--filename={device}");
     let size = format!("--size={}", SPAN.get());
     if fill {
@@ -307,7 +302,7 @@ fn fio(device: &str, options: &[&str], fill: bool) -> Result<serde_json::Value> 
             "--direct=1",
             "--end_fsync=1",
         ];
-        text(Command::new("fio").args(first))?;
+        Fio::start(first)?.finish()?;
     }
     let runtime = format!("--runtime={SECONDS}");
     let common = [
@@ -319,15 +314,9 @@ fn fio(device: &str, options: &[&str], fill: bool) -> Result<serde_json::Value> 
         &runtime,
         "--ramp_time=1",
         "--randseed=7",
-        "--output-format=json",
     ];
-    let said = text(Command::new("fio").args(common).args(options))?;
-    // Warnings may precede the document.
-    let json = said.find('{').map_or("", |start| &said[start..]);
-    let mut document: serde_json::Value = serde_json::from_str(json).context("what fio printed")?;
-    let job = document["jobs"][0].take();
-    ensure!(job["error"] == 0, "fio reports error {}", job["error"]);
-    Ok(job)
+    let report = Fio::start(common.iter().chain(options))?.finish()?;
+    Ok(report.job("load")?.clone())
 }
 
 /// The same read by the model alone, in nanoseconds.

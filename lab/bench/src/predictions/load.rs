@@ -2,7 +2,9 @@
 
 use std::{
     ffi::OsString,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
+    num::NonZeroU64,
+    ops::Range,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::Command,
@@ -10,16 +12,39 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rustix::fs::{Advice, OFlags, fadvise};
 use scratch_fs::AlignedBuffer;
+use serde::Serialize;
+use stage::Stage;
 use units::Bytes;
 use workloads::Numbers;
 
-use crate::{measure, stage::Stage};
+use crate::measure;
 
 /// Bytes of one read.
 pub(super) const READ: Bytes = Bytes::kib(128);
+
+/// How readers read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(in super::super) enum Mode {
+    Direct,
+    /// Through the page cache: the kernel sees neighbours there, takes reads for a stream, and reads ahead.
+    Buffered,
+    /// With `POSIX_FADV_RANDOM`, as databases that read through the page cache do: nothing is read ahead.
+    Random,
+}
+
+impl Mode {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Buffered => "buffered",
+            Self::Random => "random",
+        }
+    }
+}
 
 /// Only read; a process of its own, so that it can be traced.
 #[derive(Args, Clone)]
@@ -28,9 +53,9 @@ pub struct LoadArgs {
     /// Readers at the same time
     #[arg(long)]
     depth: u32,
-    /// Through the page cache; what was read is dropped from it again
+    /// How; what was read through the page cache, and what was read ahead, is dropped from it again
     #[arg(long)]
-    buffered: bool,
+    mode: Mode,
     #[arg(long)]
     milliseconds: u64,
     #[arg(long)]
@@ -42,8 +67,8 @@ pub(in super::super) struct Readers<'a> {
     pub(in super::super) file: &'a Path,
     /// At the same time.
     pub(in super::super) depth: u32,
-    /// Through the page cache.
-    pub(in super::super) buffered: bool,
+    /// How they read.
+    pub(in super::super) mode: Mode,
     /// Time what `indef trace` times, by this program: from the first request of a read queued to the last one
     /// done, not all of the call.
     pub(in super::super) by_device: Option<&'a Path>,
@@ -59,9 +84,7 @@ impl Readers<'_> {
         load.extend(["--depth".into(), self.depth.to_string().into()]);
         load.extend(["--milliseconds".into(), milliseconds.to_string().into()]);
         load.extend(["--seed".into(), seed.to_string().into()]);
-        if self.buffered {
-            load.push("--buffered".into());
-        }
+        load.extend(["--mode", self.mode.as_str()].map(OsString::from));
         Ok(load)
     }
 
@@ -130,24 +153,37 @@ impl Readers<'_> {
 
 /// Read, and print the mean time of a read in nanoseconds.
 pub(in super::super) fn load(args: &LoadArgs) -> Result<()> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(if args.buffered {
-            0
-        } else {
-            OFlags::DIRECT.bits() as i32
-        })
+    // Each reader has a file of its own, as its read-ahead would be that of all, and a part of its own: nobody drops from
+    // the cache what another one is reading, who would then read on with a window across the range's end.
+    let open = || {
+        let flags = match args.mode {
+            Mode::Direct => OFlags::DIRECT,
+            Mode::Buffered | Mode::Random => OFlags::empty(),
+        };
+        let file = (OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits() as i32))
         .open(&args.file)
         .with_context(|| format!("cannot open {}", args.file.display()))?;
-    let ranges = file.metadata()?.len() / READ.get();
+        if args.mode == Mode::Random {
+            fadvise(&file, 0, None, Advice::Random)?;
+        }
+        Ok(file)
+    };
+    let readers = (0..args.depth)
+        .map(|_| open())
+        .collect::<Result<Vec<File>>>()?;
+    let ranges = fs::metadata(&args.file)?.len() / READ.get();
+    ensure!(ranges >= u64::from(args.depth), "fewer ranges than readers");
+    let depth = u64::from(args.depth);
     let until = Instant::now() + Duration::from_millis(args.milliseconds);
     let (mut reads, mut time) = (0_u64, Duration::ZERO);
     let done: Vec<Result<(u64, Duration)>> = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..args.depth)
-            .map(|reader| {
-                let seed = args.seed.wrapping_mul(1000) + u64::from(reader);
-                let (file, buffered) = (&file, args.buffered);
-                scope.spawn(move || reads_until(file, buffered, ranges, seed, until))
+        let readers: Vec<_> = (readers.iter().zip(0..))
+            .map(|(file, reader)| {
+                let seed = args.seed.wrapping_mul(1000) + reader;
+                let (first, end) = (ranges * reader / depth, ranges * (reader + 1) / depth);
+                scope.spawn(move || reads_until(file, args.mode, first..end, seed, until))
             })
             .collect();
         readers
@@ -167,23 +203,27 @@ pub(in super::super) fn load(args: &LoadArgs) -> Result<()> {
 
 fn reads_until(
     file: &File,
-    buffered: bool,
-    ranges: u64,
+    mode: Mode,
+    part: Range<u64>,
     seed: u64,
     until: Instant,
 ) -> Result<(u64, Duration)> {
     let mut numbers = Numbers::new(seed);
     let mut buffer = AlignedBuffer::new(READ.get() as usize);
+    let ranges = (part.end - part.start) as usize;
+    let dropped = NonZeroU64::new(READ.get() * (part.end - part.start));
     let (mut reads, mut time) = (0, Duration::ZERO);
     while Instant::now() < until {
-        let offset = numbers.below(ranges) * READ.get();
+        let range = part.start + numbers.below(ranges) as u64;
+        let offset = range * READ.get();
         let started = Instant::now();
         file.read_exact_at(buffer.slice(), offset)?;
         time += started.elapsed();
         reads += 1;
-        if buffered {
-            let len = std::num::NonZeroU64::new(READ.get());
-            fadvise(file, offset, len, Advice::DontNeed)?;
+        if mode != Mode::Direct {
+            // All of the part, with what was read ahead: of a file that is much larger than the memory the neighbours
+            // of a read are not in the cache, and the kernel, which looks for them, does not take it for one of a stream.
+            fadvise(file, part.start * READ.get(), dropped, Advice::DontNeed)?;
         }
     }
     Ok((reads, time))

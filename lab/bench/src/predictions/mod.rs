@@ -20,23 +20,24 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use scratch_fs::{Segment, Shape};
 use serde::Serialize;
 use serde_json::Value;
+use stage::Stage;
 use units::Bytes;
+use workloads::Numbers;
 
 use super::{
     common::Common,
     measure,
     median::median,
     report::{Report, Verdict},
-    stage::Stage,
 };
 use load::READ;
-pub(super) use load::{LoadArgs, Readers, load};
+pub(super) use load::{LoadArgs, Mode, Readers, load};
 
-/// Bytes of the fragments of ranges, in turn.
+/// Bytes of the fragments of ranges: of eight each, in any order.
 const PIECES: [u64; 8] = [128, 4, 32, 128, 8, 64, 128, 16];
 
 /// How far a prediction may be off, in points.
@@ -57,8 +58,8 @@ pub struct PredictionsArgs {
     /// Readers at the same time
     #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
     depths: Vec<u32>,
-    /// With O_DIRECT, through the page cache, or both
-    #[arg(long, value_delimiter = ',', default_value = "direct,buffered")]
+    /// With O_DIRECT, through the page cache, or through it by readers that say that they read at random
+    #[arg(long, value_delimiter = ',', default_value = "direct,buffered,random")]
     modes: Vec<Mode>,
     /// Size of the file of a case
     #[arg(long, default_value = "64MiB")]
@@ -86,23 +87,6 @@ fn saved_pct(before: &[f64], after: &[f64]) -> Vec<f64> {
     let before = median(before.iter().copied());
     let saved = after.iter().map(|after| (1.0 - after / before) * 100.0);
     saved.collect()
-}
-
-/// How readers read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Mode {
-    Direct,
-    Buffered,
-}
-
-impl Mode {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Buffered => "buffered",
-        }
-    }
 }
 
 /// One prediction, and what came.
@@ -178,7 +162,7 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
             .collect();
         // Room for the files and their twin, what lies between their fragments, and a move.
         let size = Bytes(args.size.get() * (cases.len() as u64 + 1) * 4) + Bytes::mib(512);
-        let stage = Stage::new(device, size, &args.common.images()?, args.time_scale)?;
+        let stage = args.common.ext4(device, size, args.time_scale)?;
         let twin = stage.path().join("twin");
         let cases: Vec<PredictionCase<'_>> = (cases.into_iter().enumerate())
             .map(|(number, (mode, depth))| PredictionCase {
@@ -217,13 +201,17 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
     Ok(())
 }
 
-/// Make a file of ranges in all kinds of fragments.
+/// Make a file of ranges in all kinds of fragments, in any order: at equal distances the contiguous ones would all lie on the same
+/// dies, and wait for each other there.
 fn age(file: &Path, size: Bytes) -> Result<()> {
+    let ranges = 0..(size.get() / READ.get()) as usize;
+    let mut pieces: Vec<u64> = ranges.map(|range| PIECES[range % PIECES.len()]).collect();
+    Numbers::new(1).shuffle(&mut pieces);
     let mut shape = Shape::new(1);
-    for range in 0..size.get() / READ.get() {
+    for piece in pieces {
         shape = shape.with(Segment::Data {
             len: READ,
-            piece: Bytes::kib(PIECES[range as usize % PIECES.len()]),
+            piece: Bytes::kib(piece),
         });
     }
     (shape.roughly().make(file)).with_context(|| format!("cannot make {}", file.display()))?;
@@ -289,7 +277,7 @@ impl PredictionCase<'_> {
         Readers {
             file: &self.file,
             depth: self.depth,
-            buffered: self.mode == Mode::Buffered,
+            mode: self.mode,
             by_device: self.args.by_device.then_some(self.indef),
         }
     }

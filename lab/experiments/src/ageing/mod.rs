@@ -1,43 +1,22 @@
-//! Ageing of a file system in a guest by filebench's personalities ([`workloads::filebench`]): [`perform`] has a
-//! thread for each flow, as filebench does, so the order of the flows among each other, and with it the places
-//! of the data, are the kernel's.
+//! Ageing of a file system, in a guest or here, by filebench's personalities ([`workloads::filebench`]) and by other
+//! programs: [`perform`] has a thread for each flow, as filebench does, so the order of the flows among each other, and with it
+//! the places of the data, are the kernel's.
 
 mod perform;
+mod writes;
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 use workloads::filebench::{Ageing, Personality};
 
-pub(crate) use self::perform::{Aged, age};
+pub(crate) use self::{
+    perform::{Aged, Carrying, age, age_by},
+    writes::Writes,
+};
 
 /// Zones of the paper's device: 16 GiB of 32 MiB.
 const ZONES: u64 = 512;
 /// Zones and files of a small trial: enough for F2FS, and too few for a figure.
 const ZONES_OF_TRIAL: u64 = 128;
 const FILES_OF_TRIAL: usize = 32;
-/// Bytes of a zone of it.
-const ZONE_BYTES: u64 = 32 << 20;
-
-/// How the flows write: filebench's attribute `directio`, or without it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Writes {
-    /// Into the page cache, from which the kernel's one thread for a file system writes file by file.
-    #[default]
-    Cached,
-    /// `O_DIRECT`. On zones, F2FS has each flow write its pages to the log by itself and wait for them.
-    Direct,
-}
-
-impl Writes {
-    /// Its name, as in options.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Cached => "cached",
-            Self::Direct => "direct",
-        }
-    }
-}
 
 /// How much ageing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,20 +53,16 @@ impl Plan {
         }
     }
 
-    /// Bytes of the device.
-    pub(crate) const fn device_bytes(self) -> u64 {
-        let zones = if self.is_trial { ZONES_OF_TRIAL } else { ZONES };
-        zones * self.zone_bytes()
-    }
-
-    /// Bytes of a zone.
-    pub(crate) const fn zone_bytes(self) -> u64 {
-        ZONE_BYTES / self.factor
+    /// Zones of the device.
+    pub(crate) const fn zones(self) -> u64 {
+        if self.is_trial { ZONES_OF_TRIAL } else { ZONES }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use units::Bytes;
+
     use super::*;
 
     fn plan(personality: Personality, factor: u64) -> Plan {
@@ -110,9 +85,11 @@ mod tests {
         ] {
             let plan = plan(personality, 16);
             let filled = plan.ageing().fill_bytes();
-            let fill = 100.0 * filled as f64 / plan.device_bytes() as f64;
+            // Zones of the paper's 32 MiB, divided as well.
+            let device = Bytes::mib(32 / 16) * plan.zones();
+            let fill = 100.0 * filled as f64 / device.get() as f64;
             assert!((fill - percent).abs() < 0.1, "{personality}: {fill} %");
-            assert_eq!(plan.device_bytes() * 16, 16 << 30);
+            assert_eq!(device * 16, Bytes::mib(16 << 10));
         }
     }
 
@@ -120,7 +97,8 @@ mod tests {
     fn threads_make_the_files() {
         for personality in [Personality::Fileserver, Personality::Varmail] {
             let dir = tempfile::tempdir().unwrap();
-            let aged = age(plan(personality, 2048), dir.path()).unwrap();
+            let ageing = plan(personality, 2048).ageing();
+            let aged = age(ageing, Carrying::default(), dir.path()).unwrap();
             let files = std::fs::read_dir(dir.path()).unwrap();
             let lengths: Vec<u64> = files
                 .map(|file| file.unwrap().metadata().unwrap().len())

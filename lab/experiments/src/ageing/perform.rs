@@ -1,20 +1,24 @@
-//! The flows on a file system: a thread for each.
+//! The flows on a file system: a thread for each; or another program's threads.
 
 use std::{
     fs::{self, File},
     io::{Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use workloads::filebench::{FLOWS, FileId, Fileset, Flow, IO_BYTES, Op, preallocate};
+use units::Bytes;
+use workloads::filebench::{Ageing, FLOWS, FileId, Fileset, Flow, IO_BYTES, Op, preallocate};
 
-use super::{Plan, Writes};
+use super::writes::Writes;
 
 const BLOCK: u64 = 4096;
 /// How long a flow waits until it looks for a file again.
@@ -40,48 +44,25 @@ impl Aged {
 }
 
 /// Age this directory.
-pub(crate) fn age(plan: Plan, dir: &Path) -> Result<Aged> {
+pub(crate) fn age(ageing: Ageing, carrying: Carrying, dir: &Path) -> Result<Aged> {
     fs::create_dir_all(dir)?;
-    let ageing = plan.ageing();
     let mut files = Fileset::new(ageing);
     let mut buffer = Vec::new();
-    let maker = Worker {
-        dir,
+    let cached = Carrying {
         writes: Writes::Cached,
+        ..carrying
     };
+    let maker = Worker::new(dir, cached);
     for op in preallocate(ageing, &mut files) {
         maker.perform(op, &mut buffer)?;
     }
     rustix::fs::syncfs(&File::open(dir)?)?;
     let first: Vec<FileId> = files.files().map(|(id, _)| id).collect();
-    let worker = Worker {
-        dir,
-        writes: plan.writes,
-    };
     let files = Mutex::new(files);
-    let next = |flow: &mut Flow| {
-        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-        flow.next(&mut files)
-    };
-    thread::scope(|scope| {
-        let flow = |number| {
-            let (next, worker) = (&next, &worker);
-            scope.spawn(move || {
-                let mut flow = Flow::new(ageing, number);
-                let mut buffer = Vec::new();
-                while let Some(op) = next(&mut flow) {
-                    worker.perform(op, &mut buffer)?;
-                }
-                anyhow::Ok(())
-            })
-        };
-        let flows: Vec<_> = (0..FLOWS as u64).map(flow).collect();
-        flows.into_iter().try_for_each(|flow| {
-            flow.join()
-                .unwrap_or_else(|_| anyhow::bail!("a flow panicked"))
-        })
-    })?;
-    rustix::fs::syncfs(&File::open(dir)?)?;
+    let flow = |number| Mutex::new(Flow::new(ageing, number as u64));
+    let flows: Vec<Mutex<Flow>> = (0..FLOWS).map(flow).collect();
+    let next = |thread: usize| lock(&flows[thread]).next(&mut lock(&files));
+    age_by(FLOWS, next, carrying, dir)?;
     let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
     let of_first = |id: &&FileId| files.generation(**id) == 1;
     Ok(Aged {
@@ -98,17 +79,83 @@ pub(crate) fn age(plan: Plan, dir: &Path) -> Result<Aged> {
     })
 }
 
+/// Age this directory by a program that says for each of so many threads what it does next; `None`: nothing more.
+pub(crate) fn age_by(
+    threads: usize,
+    next: impl Fn(usize) -> Option<Op> + Sync,
+    carrying: Carrying,
+    dir: &Path,
+) -> Result<()> {
+    fs::create_dir_all(dir)?;
+    let worker = Worker::new(dir, carrying);
+    thread::scope(|scope| {
+        let thread = |number| {
+            let (next, worker) = (&next, &worker);
+            scope.spawn(move || {
+                let mut buffer = Vec::new();
+                while let Some(op) = next(number) {
+                    worker.perform(op, &mut buffer)?;
+                }
+                anyhow::Ok(())
+            })
+        };
+        let threads: Vec<_> = (0..threads).map(thread).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| anyhow::bail!("a flow panicked"))
+        })
+    })?;
+    rustix::fs::syncfs(&File::open(dir)?)?;
+    Ok(())
+}
+
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The path of a file.
 pub(super) fn path(dir: &Path, id: FileId) -> PathBuf {
     dir.join(format!("{id:05}"))
 }
 
-struct Worker<'a> {
-    dir: &'a Path,
-    writes: Writes,
+/// How operations are carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Carrying {
+    pub(crate) writes: Writes,
+    /// Everything is written back whenever so many more bytes were written, as a kernel does that has little memory.
+    /// `None`: this machine's own time for that.
+    pub(crate) write_back: Option<Bytes>,
 }
 
-impl Worker<'_> {
+struct Worker<'a> {
+    dir: &'a Path,
+    carrying: Carrying,
+    /// Bytes that were written.
+    written: AtomicU64,
+}
+
+impl<'a> Worker<'a> {
+    fn new(dir: &'a Path, carrying: Carrying) -> Self {
+        Self {
+            dir,
+            carrying,
+            written: AtomicU64::new(0),
+        }
+    }
+
+    /// So many bytes more were written.
+    fn write_back(&self, bytes: u64) -> std::io::Result<()> {
+        let before = self.written.fetch_add(bytes, Ordering::Relaxed);
+        let Some(step) = self.carrying.write_back else {
+            return Ok(());
+        };
+        if before / step.0 < (before + bytes) / step.0 {
+            rustix::fs::syncfs(&File::open(self.dir)?)?;
+        }
+        Ok(())
+    }
+
     fn perform(&self, op: Op, buffer: &mut Vec<u8>) -> Result<()> {
         let of = |id| path(self.dir, id);
         self.try_perform(op, buffer).with_context(|| match op {
@@ -127,7 +174,7 @@ impl Worker<'_> {
     fn to_write(&self, id: FileId) -> std::io::Result<File> {
         let mut options = File::options();
         options.append(true);
-        if self.writes == Writes::Direct {
+        if self.carrying.writes == Writes::Direct {
             options.custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed());
         }
         options.open(path(self.dir, id))
@@ -145,6 +192,7 @@ impl Worker<'_> {
                 let from = fill(buffer, id, generation, at, bytes);
                 self.to_write(id)?
                     .write_all(&buffer[from..from + bytes as usize])?;
+                self.write_back(bytes)?;
             }
             Op::Sync(id) => self.to_write(id)?.sync_all()?,
             Op::Read(id) => {

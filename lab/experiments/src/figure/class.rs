@@ -3,7 +3,8 @@
 //! A value is *within* the tolerance (10 % unless the figure's file says otherwise) if |ours ÷ published − 1| is.
 //! A change in percent has two ratios: of the changes, and of what is left of the baseline (1 + x/100). Both must
 //! be within, or the changes at most a point apart: so −90 is not −94.2, and −3 is not −10. A limit holds if
-//! ours keeps to it with the same tolerance (of the change, and at least a point).
+//! ours keeps to it with the same tolerance (of the change, and at least a point). A figure of which limits alone are
+//! compared, as of captions that say which curve is the highest, shows no more than a direction.
 //!
 //! A figure's *direction* is right if ours are in the order of the published values: each two of one unit that
 //! differ by more than the tolerance (changes: in both ratios), and each value against "no change" where its unit
@@ -13,7 +14,7 @@ use serde::Serialize;
 
 use super::{
     error::{FigureError, Mistake},
-    measured::{Measured, Unit},
+    measured::{Measured, Unit, linear},
     source::{Bound, Figure, Published, Tier},
 };
 
@@ -26,7 +27,7 @@ const POINT: f64 = 1.0;
 pub enum Class {
     /// Every compared value is within the tolerance.
     Reproduced,
-    /// Not all are, and the order of all is right.
+    /// Not all are, or these are limits alone, and the order of all is right.
     DirectionOnly,
     /// Neither.
     NotReproduced,
@@ -103,16 +104,24 @@ impl Comparison {
         values.filter(|value| value.verdict == verdict).count()
     }
 
-    /// "3 of 4 within 10 %", with what is not compared.
+    /// "3 of 4 within 10 %, 2 of 2 limits kept", with what is not compared.
     #[must_use]
     pub fn summary(&self, tolerance_pct: f64) -> String {
-        let (within, off) = (self.count(Verdict::Within), self.count(Verdict::Off));
         let mut parts = Vec::new();
-        if within + off > 0 {
-            parts.push(format!(
-                "{within} of {} within {tolerance_pct} %",
-                within + off
-            ));
+        for (of_limits, words) in [
+            (false, format!("within {tolerance_pct} %")),
+            (true, "limits kept".to_owned()),
+        ] {
+            let compared = self.values.iter().filter(|value| {
+                value.published.bound.is_some() == of_limits
+                    && matches!(value.verdict, Verdict::Within | Verdict::Off)
+            });
+            let all = compared.clone().count();
+            let within = compared.filter(|value| value.verdict == Verdict::Within);
+            let within = within.count();
+            if all > 0 {
+                parts.push(format!("{within} of {all} {words}"));
+            }
         }
         for (verdict, word) in [
             (Verdict::Taken, "taken as input"),
@@ -197,15 +206,6 @@ pub(super) fn check_use(figure: &Figure, measured: &Measured) -> Result<(), Figu
     Ok(())
 }
 
-/// A value as a multiple of its baseline, where its unit is a change.
-fn linear(value: f64, unit: Unit) -> f64 {
-    if unit == Unit::ChangePct {
-        1.0 + value / 100.0
-    } else {
-        value
-    }
-}
-
 fn ratio(ours: f64, published: f64, unit: Unit) -> f64 {
     linear(ours, unit) / linear(published, unit)
 }
@@ -236,11 +236,12 @@ fn class(values: &[Compared], tolerance: f64) -> Class {
         .filter(|value| matches!(value.verdict, Verdict::Within | Verdict::Off))
         .filter_map(|value| Some((value, value.ours?)))
         .collect();
-    if counted
-        .iter()
-        .all(|(value, _)| value.verdict == Verdict::Within)
-    {
-        return Class::Reproduced;
+    let mut all = counted.iter().map(|(value, _)| value);
+    if !counted.is_empty() && all.clone().all(|value| value.verdict == Verdict::Within) {
+        return match all.all(|value| value.published.bound.is_some()) {
+            true => Class::DirectionOnly,
+            false => Class::Reproduced,
+        };
     }
     let mut judged = 0;
     for (at, (value, ours)) in counted.iter().enumerate() {
@@ -354,12 +355,16 @@ mod tests {
     #[test]
     fn a_limit_is_kept_or_not() {
         let least = [("a", -2.0, "% change", "bound = \"least\"")];
-        assert_eq!(class_of(&least, &[0.0]), Class::Reproduced);
-        assert_eq!(class_of(&least, &[-2.9]), Class::Reproduced);
+        assert_eq!(class_of(&least, &[0.0]), Class::DirectionOnly);
+        assert_eq!(class_of(&least, &[-2.9]), Class::DirectionOnly);
         assert_eq!(class_of(&least, &[-4.0]), Class::NotReproduced);
         let most = [("a", 3.0, "ms", "bound = \"most\"")];
-        assert_eq!(class_of(&most, &[0.1]), Class::Reproduced);
+        assert_eq!(class_of(&most, &[0.1]), Class::DirectionOnly);
         assert_eq!(class_of(&most, &[4.0]), Class::NotReproduced);
+        // Beside a value that is as published.
+        let both = [least[0], ("b", 50.0, "MB/s", "")];
+        assert_eq!(class_of(&both, &[0.0, 51.0]), Class::Reproduced);
+        assert_eq!(class_of(&both, &[-4.0, 51.0]), Class::NotReproduced);
     }
 
     #[test]
@@ -378,6 +383,15 @@ mod tests {
             compared.summary(10.0),
             "1 of 1 within 10 %, 1 taken as input, 1 not measured"
         );
+        let limits = [
+            ("a", 3.0, "ms", "bound = \"most\""),
+            ("b", 3.0, "ms", "bound = \"least\""),
+        ];
+        let mut kept = Measured::default();
+        kept.push("s", "a", 1.0, Unit::Millis);
+        kept.push("s", "b", 1.0, Unit::Millis);
+        let compared = compare(&self::figure(&limits), Some(&kept)).unwrap();
+        assert_eq!(compared.summary(10.0), "1 of 2 limits kept");
         assert_eq!(compare(&figure, None).unwrap().class, Class::NotBuilt);
         measured.rows.clear();
         let error = compare(&figure, Some(&measured)).unwrap_err().to_string();

@@ -45,12 +45,36 @@ pub enum FigureError {
     /// The simulated device or file system refused something.
     #[error("{0}")]
     Simulation(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// This machine refused something: a program, a file, a device.
+    #[error("{what}: {why}")]
+    Machine {
+        /// The contender, or the act.
+        what: String,
+        /// Why.
+        why: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A signal came.
+    #[error(
+        "stopped; figures that are done are kept, and the same command goes on with the next one"
+    )]
+    Stopped,
 }
 
 impl FigureError {
     /// For `map_err`: an error of whatever a module simulates.
     pub fn simulation(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Simulation(source.into())
+    }
+
+    /// For `map_err`: an error of this machine.
+    pub fn machine<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        what: impl Into<String>,
+    ) -> impl FnOnce(E) -> Self {
+        let what = what.into();
+        |why| Self::Machine {
+            what,
+            why: why.into(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use flash_model::Profile;
+use flash_model::{ConfigError, Profile};
 use indef_core::{
     access::AccessRange,
     layout::{Extent, Layout},
@@ -134,6 +134,12 @@ impl System {
         Ok(Ground { disk, volume, file })
     }
 
+    /// A drive with zones that are all full, of this profile: whatever is read comes from flash.
+    pub(super) fn full_zones(&self, profile: &Profile, size: Bytes) -> Result<Disk, ConfigError> {
+        let device = device::full_zones(profile, size)?;
+        Ok(Disk::new(device, self.simulated.host.queue_depth))
+    }
+
     /// An empty volume with room for so many bytes.
     pub(super) fn volume(&self, file_system: FileSystem, bytes: Bytes) -> Volume {
         let log = &self.simulated.log;
@@ -233,7 +239,7 @@ impl System {
         ranges: &[FileRange],
         direction: Direction,
     ) -> Result<f64, FigureError> {
-        let calls = ground.calls(ranges);
+        let calls = calls_of(&ground.layout(), ranges);
         let bytes: Bytes = calls.iter().map(Layout::allocated).sum();
         let mut disk = ground.disk.clone();
         let elapsed = calls::perform(&self.simulated, &mut disk, calls, direction, self.plug)
@@ -263,19 +269,18 @@ impl Ground {
     pub(super) fn layout(&self) -> Layout {
         self.volume.layout(self.file)
     }
+}
 
-    /// The data of each call, as a file of its own.
-    fn calls(&self, ranges: &[FileRange]) -> Vec<Layout> {
-        let layout = self.layout();
-        let call = |range: &FileRange| {
-            let moved = |extent: Extent| Extent {
-                file: FileOffset(extent.file.0 - range.start.0),
-                ..extent
-            };
-            Layout::new(layout.clipped(*range).map(moved).collect())
+/// The data of each call for a file that lies so, as a file of its own.
+pub(super) fn calls_of(layout: &Layout, ranges: &[FileRange]) -> Vec<Layout> {
+    let call = |range: &FileRange| {
+        let moved = |extent: Extent| Extent {
+            file: FileOffset(extent.file.0 - range.start.0),
+            ..extent
         };
-        ranges.iter().map(call).collect()
-    }
+        Layout::new(layout.clipped(*range).map(moved).collect())
+    };
+    ranges.iter().map(call).collect()
 }
 
 /// Ranges of a file of this size, each `step` bytes after the one before it; the last one is whole.

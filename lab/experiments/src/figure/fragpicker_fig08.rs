@@ -25,19 +25,20 @@ pub(super) fn file(
     system: &System,
     file_system: FileSystem,
 ) -> Result<Ground, FigureError> {
-    let size = blocks(Bytes(parameters.bytes("file")?));
+    system.written(file_system, &pieces(parameters)?)
+}
+
+/// Blocks of others, and of the file after them, again and again.
+pub(super) fn pieces(parameters: &Parameters) -> Result<Vec<(u32, u32)>, FigureError> {
     let gap = blocks(Bytes(parameters.bytes("gap")?));
-    let mut left = size;
-    let pieces: Vec<(u32, u32)> = synthetic::fragpicker()
-        .into_iter()
-        .cycle()
-        .map_while(|piece| {
-            let piece = blocks(piece).min(left);
-            left -= piece;
-            (piece > 0).then_some((gap, piece))
-        })
-        .collect();
-    system.written(file_system, &pieces)
+    let mut left = blocks(Bytes(parameters.bytes("file")?));
+    let pieces = synthetic::fragpicker().into_iter().cycle();
+    let pieces = pieces.map_while(|piece| {
+        let piece = blocks(piece).min(left);
+        left -= piece;
+        (piece > 0).then_some((gap, piece))
+    });
+    Ok(pieces.collect())
 }
 
 /// The ranges of the stride: `stride` bytes from the `start` or the `end` of one to the start of the next.

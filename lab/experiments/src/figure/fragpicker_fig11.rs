@@ -34,25 +34,18 @@ fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
     let mut measured = Measured::default();
     let files = parameters.counts("files")?;
     for (drive, files) in parameters.texts("devices")?.iter().zip(files) {
-        let name = match drive.as_str() {
-            "optane-905p" => "Optane",
-            "sata-850-pro" => "Flash",
-            other => other,
-        };
+        let name = label(drive);
         let mut system = System::new(parameters, drive)?;
         system.simulated.log.turn_blocks = parameters.count("turn_blocks")? as u32;
         let works = works(&system, ageing(parameters, files)?)?;
-        system.simulated.host.block = parameters.time("block_time")?;
-        let grep = Access::Buffered {
-            call: Bytes(parameters.bytes("grep_call")?),
-            readahead: system.io_size,
-        };
+        let grep = Grep::new(parameters, system)?;
         let [before, conventional, fragpicker] = [
             &works.before,
             &works.conventional.place,
             &works.fragpicker.place,
         ];
-        let costs = [before, conventional, fragpicker].map(|it| it.read(&system, grep));
+        let cost = |place: &Aged| grep.cost(place.disk.clone(), place.layouts());
+        let costs = [before, conventional, fragpicker].map(cost);
         let [cost_before, cost_conventional, cost] = costs;
         let (cost_before, cost_conventional, cost) = (cost_before?, cost_conventional?, cost?);
         let series = format!("FragPicker, {name}");
@@ -75,8 +68,42 @@ fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
     Ok(measured)
 }
 
+/// The paper's name of a drive.
+pub(super) fn label(drive: &str) -> &str {
+    match drive {
+        "optane-905p" => "Optane",
+        "sata-850-pro" => "Flash",
+        other => other,
+    }
+}
+
+/// grep, and the host on which it runs.
+pub(super) struct Grep {
+    system: System,
+    access: Access,
+}
+
+impl Grep {
+    /// By the parameters `grep_call` and `block_time`, on this system.
+    pub(super) fn new(parameters: &Parameters, mut system: System) -> Result<Self, FigureError> {
+        system.simulated.host.block = parameters.time("block_time")?;
+        let access = Access::Buffered {
+            call: Bytes(parameters.bytes("grep_call")?),
+            readahead: system.io_size,
+        };
+        Ok(Self { system, access })
+    }
+
+    /// Nanoseconds for each byte of files that lie so, one after the other.
+    pub(super) fn cost(&self, mut disk: Disk, files: Vec<Layout>) -> Result<f64, FigureError> {
+        let read = read(&self.system.simulated, &mut disk, files, self.access, 1)
+            .map_err(FigureError::simulation)?;
+        Ok(read.elapsed.time.0 as f64 / read.bytes.0 as f64)
+    }
+}
+
 /// The fileserver with so many files in the paper.
-fn ageing(parameters: &Parameters, files: u64) -> Result<Ageing, FigureError> {
+pub(super) fn ageing(parameters: &Parameters, files: u64) -> Result<Ageing, FigureError> {
     Ok(Ageing {
         personality: Personality::Fileserver,
         files: (files / parameters.count("factor")?) as usize,
@@ -141,14 +168,6 @@ impl Aged {
     fn fragments(&self) -> f64 {
         let fragments: u64 = self.layouts().iter().map(Layout::fragments).sum();
         fragments as f64 / self.files.len() as f64
-    }
-
-    /// Nanoseconds for each byte of all files, one after the other.
-    fn read(&self, system: &System, access: Access) -> Result<f64, FigureError> {
-        let mut disk = self.disk.clone();
-        let read = read(&system.simulated, &mut disk, self.layouts(), access, 1)
-            .map_err(FigureError::simulation)?;
-        Ok(read.elapsed.time.0 as f64 / read.bytes.0 as f64)
     }
 
     fn defragmented(&self, system: &System, is_whole: bool) -> Result<Work, FigureError> {

@@ -399,19 +399,28 @@ pub(super) fn ageing(
     parameters: &Parameters,
     personality: Personality,
 ) -> Result<(lfs_sim::Parameters, Ageing), FigureError> {
-    let (files, mean_bytes) = personality.files_of_indef();
-    let ageing = Ageing {
-        personality,
-        files: files / system.factor as usize,
-        mean_bytes,
-        rounds: parameters.number("rounds")? / 100.0,
-        reads_percent: parameters.number("reads")? as u32,
-        seed: parameters.count("seed")?,
-    };
+    let ageing = ageing_of_files(parameters, personality, system.factor)?;
     let mut simulated = system.simulated.clone();
     simulated.host.queue_depth = parameters.count("queue_depth")? as usize;
     simulated.log.turn_blocks = parameters.count("turn_blocks")? as u32;
     Ok((simulated, ageing))
+}
+
+/// How a workload ages its files, whose number is divided by a factor, by the parameters `rounds`, `reads` and `seed`.
+pub(super) fn ageing_of_files(
+    parameters: &Parameters,
+    personality: Personality,
+    factor: u64,
+) -> Result<Ageing, FigureError> {
+    let (files, mean_bytes) = personality.files_of_indef();
+    Ok(Ageing {
+        personality,
+        files: files / factor as usize,
+        mean_bytes,
+        rounds: parameters.number("rounds")? / 100.0,
+        reads_percent: parameters.number("reads")? as u32,
+        seed: parameters.count("seed")?,
+    })
 }
 
 fn age_device(system: &System, history: History) -> Result<AgedDevice, FigureError> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use figures::Value;
 use serde::{Deserialize, Serialize};
 
 /// The unit of a value. It decides how two values compare.
@@ -126,6 +127,9 @@ pub struct Row {
     pub ours: f64,
     /// Its unit.
     pub unit: Unit,
+    /// The least and the most of all runs, of which `ours` is the median; `None` in virtual time, which has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<[f64; 2]>,
 }
 
 impl Row {
@@ -137,6 +141,24 @@ impl Row {
             x: x.into(),
             ours: rounded(ours),
             unit,
+            spread: None,
+        }
+    }
+
+    /// The median and spread of a value of each run; of none, not a number.
+    #[must_use]
+    pub fn of_runs(series: &str, x: impl Into<X>, runs: &[f64], unit: Unit) -> Self {
+        if runs.is_empty() {
+            return Self::new(series, x, f64::NAN, unit);
+        }
+        let value = Value::of(runs);
+        let spread = match value {
+            Value::Exact(value) => [value; 2],
+            Value::Measured { median, spread } => spread.unwrap_or([median; 2]),
+        };
+        Self {
+            spread: Some(spread.map(rounded)),
+            ..Self::new(series, x, value.median(), unit)
         }
     }
 }
@@ -170,6 +192,11 @@ impl Measured {
         self.rows.push(Row::new(series, x, ours, unit));
     }
 
+    /// Add a row with the median and spread of all runs.
+    pub(super) fn push_runs(&mut self, series: &str, x: impl Into<X>, runs: &[f64], unit: Unit) {
+        self.rows.push(Row::of_runs(series, x, runs, unit));
+    }
+
     /// Add all rows of `other`, which was measured with `parameter` set to `setting`, as sensitivity.
     pub fn add_sensitivity(&mut self, parameter: &str, setting: &str, other: Self) {
         let rows = other.rows.into_iter().map(|row| Sensitivity {
@@ -188,9 +215,29 @@ impl Measured {
     }
 }
 
+/// A value as a multiple of its baseline, where its unit is a change.
+pub(super) fn linear(value: f64, unit: Unit) -> f64 {
+    if unit == Unit::ChangePct {
+        1.0 + value / 100.0
+    } else {
+        value
+    }
+}
+
 /// The change from one value to another, in percent.
 pub(super) fn change(now: f64, before: f64) -> f64 {
     100.0 * (now / before - 1.0)
+}
+
+/// Of each run, the change from another value of the same run, in percent.
+pub(super) fn changes(now: &[f64], then: &[f64]) -> Vec<f64> {
+    let pairs = now.iter().zip(then);
+    pairs.map(|(now, then)| change(*now, *then)).collect()
+}
+
+/// Of each run, the multiple of another value of the same run.
+pub(super) fn multiples(now: &[f64], then: &[f64]) -> Vec<f64> {
+    now.iter().zip(then).map(|(now, then)| now / then).collect()
 }
 
 /// Seven significant digits: more than a reader needs, and what JSON keeps without loss.
@@ -202,4 +249,23 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.*}", digits.max(0) as usize)
         .parse()
         .unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_runs_the_middle_one_counts() {
+        let row = Row::of_runs("s", "x", &[30.0, 10.0, 20.0], Unit::ChangePct);
+        assert_eq!((row.ours, row.spread), (20.0, Some([10.0, 30.0])));
+        let row = Row::of_runs("s", "x", &[1.0 / 3.0], Unit::Seconds);
+        assert_eq!(
+            (row.ours, row.spread),
+            (0.333_333_3, Some([0.333_333_3; 2]))
+        );
+        // Where there is one value only, the file has no spread.
+        let text = serde_json::to_string(&Row::new("s", "x", 1.0, Unit::Count)).unwrap();
+        assert!(!text.contains("spread"), "{text}");
+    }
 }

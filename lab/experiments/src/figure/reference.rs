@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use figures::Machine;
 use serde::{Deserialize, Serialize};
 
 use super::{error::FigureError, measured::Measured};
@@ -19,17 +20,65 @@ pub struct Reference {
     schema: u32,
     /// `PAPER/FIGURE`.
     pub figure: String,
+    /// How it was measured; `None` in virtual time, which is the same on every machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
     /// Our side of it.
     pub measured: Measured,
+}
+
+/// The conditions of a measurement on a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conditions {
+    /// The command to measure it again.
+    pub command: String,
+    /// The machine.
+    pub machine: Machine,
+    /// The day, as 2026-11-24.
+    pub date: String,
+    /// The commit of the programs; `None` without git.
+    pub version: Option<String>,
+    /// Processes that wanted a processor, in the mean of the last minute before it began (`/proc/loadavg`).
+    /// `None`: not known.
+    pub load: Option<f64>,
+    /// Whether these were more than a quarter of the processors: then times are not those of a quiet machine.
+    pub loaded: bool,
+    /// A result agrees if its median is within so much of this one.
+    pub tolerance_pct: f64,
+}
+
+impl Conditions {
+    /// Those of now.
+    #[must_use]
+    pub fn now(command: String, tolerance_pct: f64) -> Self {
+        let root = source_tree::root();
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split_whitespace().next();
+        let load: Option<f64> = load.and_then(|word| word.parse().ok());
+        let machine = Machine::here(root);
+        let processors = machine.processors.unwrap_or(1) as f64;
+        Self {
+            command,
+            date: figures::today(),
+            version: figures::version(root),
+            load,
+            // Not known is not quiet.
+            loaded: load.is_none_or(|load| load > processors / 4.0),
+            machine,
+            tolerance_pct,
+        }
+    }
 }
 
 impl Reference {
     /// The result of a figure.
     #[must_use]
-    pub fn new(figure: &str, measured: Measured) -> Self {
+    pub fn new(figure: &str, measured: Measured, conditions: Option<Conditions>) -> Self {
         Self {
             schema: SCHEMA,
             figure: figure.to_owned(),
+            conditions,
             measured,
         }
     }

@@ -8,18 +8,35 @@ use super::{
     fast24_fig03, fast24_fig07, fast24_fig08, fast24_fig11, fast24_fig12_fileserver,
     fast24_fig12_random, fast24_fig12_sqlite, fast24_fig12_worst, fragpicker_fig02,
     fragpicker_fig04, fragpicker_fig08_btrfs, fragpicker_fig08_ext4, fragpicker_fig08_f2fs,
-    fragpicker_fig09, fragpicker_fig10, fragpicker_fig11, fragpicker_fig12, fragpicker_sqlite,
-    fragpicker_table1, indef_fig01, indef_fig03, indef_fig04, indef_fig11_a, indef_fig11_b,
-    indef_fig12_fileserver, indef_fig12_varmail, indef_fig13, indef_fig14_chips,
-    indef_fig14_elapsed, indef_fig15, indef_rocksdb,
+    fragpicker_fig08_guest, fragpicker_fig08_mounted, fragpicker_fig09, fragpicker_fig09_mounted,
+    fragpicker_fig10, fragpicker_fig10_mounted, fragpicker_fig11, fragpicker_fig11_guest,
+    fragpicker_fig12, fragpicker_sqlite, fragpicker_sqlite_mounted, fragpicker_table1, indef_fig01,
+    indef_fig03, indef_fig04, indef_fig11_a, indef_fig11_b, indef_fig12_fileserver,
+    indef_fig12_guest_fileserver, indef_fig12_guest_varmail, indef_fig12_varmail, indef_fig13,
+    indef_fig14_chips, indef_fig14_elapsed, indef_fig14_guest_chips, indef_fig14_guest_elapsed,
+    indef_fig15, indef_fig15_guest, indef_fig16, indef_rocksdb,
     measured::Measured,
     parameters::Parameters,
-    scaledefrag_fig10, scaledefrag_fig11, scaledefrag_fig12, scaledefrag_fig13, scaledefrag_fig14,
+    scaledefrag_fig10, scaledefrag_fig10_mounted, scaledefrag_fig11, scaledefrag_fig11_mounted,
+    scaledefrag_fig12, scaledefrag_fig12_mounted, scaledefrag_fig13, scaledefrag_fig14,
     source::Figure,
+    turn::Turn,
 };
 
-/// A module's function.
+/// The function of a module in virtual time.
 pub type Measure = fn(&Parameters) -> Result<Measured, FigureError>;
+
+/// That of a module that measures on this machine, or in a guest on it.
+pub type MeasureHere = fn(&Parameters, &Turn<'_>) -> Result<Measured, FigureError>;
+
+/// The function of a module.
+#[derive(Clone, Copy)]
+pub enum Module {
+    /// Of tier V.
+    Virtual(Measure),
+    /// Of tier M or G.
+    Here(MeasureHere),
+}
 
 /// `PAPER/FIGURE`, and the function of the module `PAPER_FIGURE`; in the order of the names.
 const MODULES: &[(&str, Measure)] = &[
@@ -61,11 +78,63 @@ const MODULES: &[(&str, Measure)] = &[
     ("scaledefrag/fig14", scaledefrag_fig14::measure),
 ];
 
+/// The same of those that measure on this machine, or in a guest on it.
+const HERE: &[(&str, MeasureHere)] = &[
+    ("fragpicker/fig08-guest", fragpicker_fig08_guest::measure),
+    (
+        "fragpicker/fig08-mounted",
+        fragpicker_fig08_mounted::measure,
+    ),
+    (
+        "fragpicker/fig09-mounted",
+        fragpicker_fig09_mounted::measure,
+    ),
+    (
+        "fragpicker/fig10-mounted",
+        fragpicker_fig10_mounted::measure,
+    ),
+    ("fragpicker/fig11-guest", fragpicker_fig11_guest::measure),
+    (
+        "fragpicker/sqlite-mounted",
+        fragpicker_sqlite_mounted::measure,
+    ),
+    (
+        "indef/fig12-guest-fileserver",
+        indef_fig12_guest_fileserver::measure,
+    ),
+    (
+        "indef/fig12-guest-varmail",
+        indef_fig12_guest_varmail::measure,
+    ),
+    ("indef/fig14-guest-chips", indef_fig14_guest_chips::measure),
+    (
+        "indef/fig14-guest-elapsed",
+        indef_fig14_guest_elapsed::measure,
+    ),
+    ("indef/fig15-guest", indef_fig15_guest::measure),
+    ("indef/fig16", indef_fig16::measure),
+    (
+        "scaledefrag/fig10-mounted",
+        scaledefrag_fig10_mounted::measure,
+    ),
+    (
+        "scaledefrag/fig11-mounted",
+        scaledefrag_fig11_mounted::measure,
+    ),
+    (
+        "scaledefrag/fig12-mounted",
+        scaledefrag_fig12_mounted::measure,
+    ),
+];
+
 /// The function that measures a figure.
 #[must_use]
-pub fn module(figure: &str) -> Option<Measure> {
+pub fn module(figure: &str) -> Option<Module> {
     let found = MODULES.iter().find(|(name, _)| *name == figure);
-    found.map(|(_, measure)| *measure)
+    let here = || HERE.iter().find(|(name, _)| *name == figure);
+    found
+        .map(|(_, measure)| Module::Virtual(*measure))
+        .or_else(|| here().map(|(_, measure)| Module::Here(*measure)))
 }
 
 /// Measure a figure; `None` if it has no module.
@@ -73,9 +142,12 @@ pub fn module(figure: &str) -> Option<Measure> {
 /// # Errors
 ///
 /// It came to no result, or the module does not fit to the figure's file.
-pub fn measure(figure: &Figure) -> Option<Result<Measured, FigureError>> {
-    let module = module(&figure.name)?;
-    let measured = module(&figure.parameters).and_then(|measured| {
+pub fn measure(figure: &Figure, turn: &Turn<'_>) -> Option<Result<Measured, FigureError>> {
+    let measured = match module(&figure.name)? {
+        Module::Virtual(measure) => measure(&figure.parameters),
+        Module::Here(measure) => measure(&figure.parameters, turn),
+    };
+    let measured = measured.and_then(|measured| {
         check_use(figure, &measured)?;
         Ok(measured)
     });
@@ -89,11 +161,12 @@ pub fn measure(figure: &Figure) -> Option<Result<Measured, FigureError>> {
 /// A file says what cannot be, or a module is without its file.
 pub fn figures(root: &Path) -> Result<Vec<Figure>, FigureError> {
     let figures = Figure::all(root)?;
-    for (name, _) in MODULES {
-        if !figures.iter().any(|figure| figure.name == *name) {
-            let mistake = Mistake::NoFile((*name).to_owned());
+    let names = MODULES.iter().map(|(name, _)| *name);
+    for name in names.chain(HERE.iter().map(|(name, _)| *name)) {
+        if !figures.iter().any(|figure| figure.name == name) {
+            let mistake = Mistake::NoFile(name.to_owned());
             return Err(FigureError::Measured {
-                figure: (*name).to_owned(),
+                figure: name.to_owned(),
                 mistake: Box::new(mistake),
             });
         }

@@ -39,9 +39,9 @@ pub(super) const FREE: [&str; 5] = [
 ];
 
 /// Threads of FFSB: as many as the ageing has.
-const FFSB_THREADS: usize = workloads::filebench::FLOWS;
+pub(super) const FFSB_THREADS: usize = workloads::filebench::FLOWS;
 /// Files of filebench's `oltp`: ten with data, and a log.
-const OLTP_FILES: u64 = 11;
+pub(super) const OLTP_FILES: u64 = 11;
 
 /// A workload whose files are defragmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

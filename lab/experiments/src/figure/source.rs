@@ -71,6 +71,14 @@ pub enum Tier {
     None,
 }
 
+impl Tier {
+    /// Whether its figures are measured on a machine, or in a guest on one: run by run, with a spread and conditions.
+    #[must_use]
+    pub fn is_measured(self) -> bool {
+        matches!(self, Self::M | Self::G)
+    }
+}
+
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -85,6 +85,7 @@ mod tests {
         let page = html(&[Outcome {
             comparison: compare(&figure, Some(&measured)).unwrap(),
             measured: Some(measured),
+            conditions: None,
             as_committed: None,
             seconds: None,
             figure,

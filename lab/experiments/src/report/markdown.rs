@@ -30,6 +30,25 @@ pub(super) fn counts(sheets: &[Sheet]) -> String {
     text
 }
 
+/// The figures without a result, each with its reason.
+pub(super) fn missing(sheets: &[Sheet]) -> String {
+    let mut text = String::from("| figure | place | | missing |\n|---|---|---|---|\n");
+    for sheet in sheets {
+        let Some(reason) = &sheet.reason else {
+            continue;
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            sheet.slug(),
+            escaped(&sheet.place),
+            sheet.class.as_str(),
+            escaped(reason)
+        );
+    }
+    text
+}
+
 /// All figures of a paper; `has_plot` tells whether there is one.
 pub(super) fn paper(sheets: &[Sheet], paper: Paper, has_plot: impl Fn(&Sheet) -> bool) -> String {
     let mut text = String::new();
@@ -46,6 +65,9 @@ pub(super) fn paper(sheets: &[Sheet], paper: Paper, has_plot: impl Fn(&Sheet) ->
         );
         if let Some(command) = &sheet.command {
             let _ = writeln!(text, "`{command}`");
+        }
+        if let Some(conditions) = &sheet.conditions {
+            let _ = writeln!(text, "\n{}", escaped(conditions));
         }
         if has_plot(sheet) {
             let _ = writeln!(
@@ -77,7 +99,7 @@ fn table(text: &mut String, sheet: &Sheet) {
         return;
     }
     text.push_str("\n| | | ours | published | ratio | | source |\n|---|---|---|---|---|---|---|\n");
-    for value in &sheet.values {
+    for value in sheet.rows() {
         let mut verdict = value.verdict.clone();
         if !value.reason.is_empty() {
             verdict += &format!(": {}", value.reason);

@@ -74,6 +74,9 @@ fn files(root: &Path) -> Result<BTreeMap<String, File>> {
         if name == "counts" {
             return Ok(markdown::counts(&sheets));
         }
+        if name == "missing" {
+            return Ok(markdown::missing(&sheets));
+        }
         let mut papers = Paper::ALL.into_iter();
         let Some(paper) = papers.find(|paper| paper.folder() == name) else {
             bail!("no paper is called '{name}'");

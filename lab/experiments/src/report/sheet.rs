@@ -3,7 +3,7 @@
 use figures::significant;
 
 use super::outcome::Outcome;
-use crate::figure::{Class, Paper, Unit, Verdict};
+use crate::figure::{Class, Conditions, Figure, Paper, Row, Tier, Unit, Verdict, X};
 
 /// Significant digits of a value.
 const DIGITS: i32 = 3;
@@ -19,8 +19,12 @@ pub(super) struct Sheet {
     pub(super) summary: String,
     /// Why there is no result.
     pub(super) reason: Option<String>,
+    /// How it was measured, if on a machine.
+    pub(super) conditions: Option<String>,
     pub(super) command: Option<String>,
     pub(super) values: Vec<Value>,
+    /// What was measured on a machine and the paper does not have.
+    pub(super) alone: Vec<Value>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) sensitivity: Vec<Setting>,
     pub(super) contradictions: Vec<String>,
@@ -94,9 +98,7 @@ impl Sheet {
             Value {
                 series: published.series.clone(),
                 x: published.x.to_string(),
-                ours: value
-                    .ours
-                    .map_or("–".to_owned(), |ours| with_unit(ours, unit)),
+                ours: ours(outcome, &published.series, &published.x),
                 theirs: format!("{limit}{}", with_unit(published.value, unit)),
                 ratio: value.ratio.map_or("–".to_owned(), of_ratio),
                 verdict,
@@ -122,8 +124,10 @@ impl Sheet {
                 String::new()
             },
             reason,
-            command: is_built.then(|| format!("cargo lab experiments --only {}", figure.name)),
+            conditions: outcome.conditions.as_ref().map(conditions_text),
+            command: is_built.then(|| command(figure)),
             values: values.collect(),
+            alone: alone(outcome),
             parameters: parameters.collect(),
             sensitivity: sensitivity(outcome),
             contradictions: figure.contradictions.clone(),
@@ -131,10 +135,83 @@ impl Sheet {
         }
     }
 
+    /// Of its table: what is published, and what is ours alone.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Value> {
+        self.values.iter().chain(&self.alone)
+    }
+
     /// The name as a file or an anchor.
     pub(super) fn slug(&self) -> String {
         self.name.replace('/', "-")
     }
+}
+
+/// The command that measures it again.
+fn command(figure: &Figure) -> String {
+    match figure.tier {
+        Tier::M => format!("sudo cargo lab experiments --tier M --only {}", figure.name),
+        Tier::G => format!("cargo lab experiments --tier G --only {}", figure.name),
+        Tier::V | Tier::None => format!("cargo lab experiments --only {}", figure.name),
+    }
+}
+
+/// Our value, and the spread of it.
+fn ours(outcome: &Outcome, series: &str, x: &X) -> String {
+    let measured = outcome.measured.as_ref();
+    let row = measured.and_then(|measured| measured.at(series, x));
+    row.map_or("–".to_owned(), of_row)
+}
+
+fn of_row(row: &Row) -> String {
+    let value = with_unit(row.ours, row.unit);
+    match row.spread {
+        Some([least, most]) if least < most => {
+            let [least, most] = [least, most].map(|it| with_unit(it, row.unit));
+            format!("{value} ({least} to {most})")
+        }
+        _ => value,
+    }
+}
+
+/// Rows of a machine without a published value. Those of virtual time are many, and stand in the plot.
+fn alone(outcome: &Outcome) -> Vec<Value> {
+    let rows = outcome.measured.iter().flat_map(|measured| &measured.rows);
+    let is_published = |row: &&Row| {
+        let mut published = outcome.figure.published.iter();
+        published.any(|value| value.series == row.series && value.x == row.x)
+    };
+    rows.filter(|row| row.spread.is_some() && !is_published(row))
+        .map(|row| Value {
+            series: row.series.clone(),
+            x: row.x.to_string(),
+            ours: of_row(row),
+            theirs: "–".to_owned(),
+            ratio: "–".to_owned(),
+            verdict: "ours alone".to_owned(),
+            reason: String::new(),
+            source: String::new(),
+        })
+        .collect()
+}
+
+fn conditions_text(conditions: &Conditions) -> String {
+    let loaded = if conditions.loaded {
+        "; the machine was LOADED with other work, so that times are not those of a quiet one"
+    } else {
+        ""
+    };
+    let version = conditions.version.as_deref();
+    let commit = version.map_or(String::new(), |commit| format!(" (commit {commit})"));
+    format!(
+        "Measured {}{commit} on {}, load {}{loaded}. Medians with the least and the most; another run agrees within {} %, \
+         or if the spreads meet.",
+        conditions.date,
+        conditions.machine,
+        conditions
+            .load
+            .map_or("not known".to_owned(), |load| load.to_string()),
+        conditions.tolerance_pct
+    )
 }
 
 fn not_built(outcome: &Outcome) -> String {

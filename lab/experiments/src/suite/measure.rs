@@ -1,4 +1,4 @@
-//! Measures figures on several threads, with progress; what is done is kept until all are.
+//! Measures figures, on several threads or one after the other, with progress; what is done is kept until all are.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::figure::{Figure, FigureError, Measured, registry};
+use crate::figure::{Figure, FigureError, Measured, Turn, registry};
 
 /// How often to look whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -35,6 +35,9 @@ struct Kept {
 /// A figure, its result, and the seconds that it took.
 pub(super) type Done = (Figure, Measured, f64);
 
+/// A figure that is to be measured, and its key.
+type Due = (Figure, String);
+
 /// Forget what an unfinished run has kept.
 pub(super) fn forget(unfinished: &Path) {
     // What stays is used by no other program: its key is of this one.
@@ -48,23 +51,7 @@ pub(super) fn all(
     unfinished: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Done>> {
-    fs::create_dir_all(unfinished).with_context(|| unfinished.display().to_string())?;
-    let program = program_key()?;
-    let mut done = Vec::new();
-    let mut queue = VecDeque::new();
-    for figure in figures {
-        let key = key_of(&program, &figure)?;
-        match earlier(unfinished, &figure, &key) {
-            Some(kept) => done.push((figure, kept.measured, kept.seconds)),
-            None => queue.push_back((figure, key)),
-        }
-    }
-    if !done.is_empty() {
-        eprintln!(
-            "{} measured by the run before, which was stopped",
-            done.len()
-        );
-    }
+    let (mut done, queue) = taken(figures, unfinished)?;
     let progress = Progress::new(queue.len() + done.len(), done.len());
     let total = queue.len();
     let queue = Arc::new(Mutex::new(queue));
@@ -78,7 +65,11 @@ pub(super) fn all(
             };
             while let Some((figure, key)) = next() {
                 let begun = Instant::now();
-                let measured = catch(&figure);
+                let silent = Turn {
+                    stop: &stop,
+                    say: &|_| {},
+                };
+                let measured = catch(&figure, &silent);
                 let seconds = begun.elapsed().as_secs_f64();
                 if sender.send((figure, key, measured, seconds)).is_err() {
                     return;
@@ -110,9 +101,56 @@ pub(super) fn all(
     Ok(done)
 }
 
+/// Measure `figures` one after the other, right here: on a machine, or in a guest on it, they would disturb each other. A
+/// signal ends it once the figure has undone what it made.
+pub(super) fn in_turn(
+    figures: Vec<Figure>,
+    unfinished: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Done>> {
+    let (mut done, queue) = taken(figures, unfinished)?;
+    let progress = Progress::new(queue.len() + done.len(), done.len());
+    for (figure, key) in queue {
+        let begun = Instant::now();
+        let turn = Turn {
+            stop,
+            say: &|what| progress.say(&format!("{}: {what}", figure.name)),
+        };
+        let measured = catch(&figure, &turn).with_context(|| figure.name.clone())?;
+        let seconds = begun.elapsed().as_secs_f64();
+        keep(unfinished, &figure, key, &measured, seconds)?;
+        progress.done(&figure.name, seconds);
+        done.push((figure, measured, seconds));
+    }
+    progress.end();
+    Ok(done)
+}
+
+/// The figures that a run before has measured, and the others with their keys.
+fn taken(figures: Vec<Figure>, unfinished: &Path) -> Result<(Vec<Done>, VecDeque<Due>)> {
+    fs::create_dir_all(unfinished).with_context(|| unfinished.display().to_string())?;
+    let program = program_key()?;
+    let mut done = Vec::new();
+    let mut queue = VecDeque::new();
+    for figure in figures {
+        let key = key_of(&program, &figure)?;
+        match earlier(unfinished, &figure, &key) {
+            Some(kept) => done.push((figure, kept.measured, kept.seconds)),
+            None => queue.push_back((figure, key)),
+        }
+    }
+    if !done.is_empty() {
+        eprintln!(
+            "{} measured by the run before, which was stopped",
+            done.len()
+        );
+    }
+    Ok((done, queue))
+}
+
 /// A module that panics is an error of its figure.
-fn catch(figure: &Figure) -> Result<Measured> {
-    let measure = std::panic::AssertUnwindSafe(|| registry::measure(figure));
+fn catch(figure: &Figure, turn: &Turn<'_>) -> Result<Measured> {
+    let measure = std::panic::AssertUnwindSafe(|| registry::measure(figure, turn));
     let measured: Option<Result<Measured, FigureError>> =
         std::panic::catch_unwind(measure).map_err(|_| anyhow!("its module panicked"))?;
     Ok(measured.context("it has no module")??)
@@ -185,6 +223,10 @@ impl Progress {
 
     fn tick(&self) {
         self.bar.tick();
+    }
+
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
     fn done(&self, name: &str, seconds: f64) {

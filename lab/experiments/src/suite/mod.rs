@@ -1,7 +1,8 @@
 //! All figures by one command: measured side by side, compared with the papers and with the references.
 //!
 //! A result goes to `target/experiments/unfinished` as soon as it is there. So a run that was stopped goes on
-//! where it was, if programs and figures are still the same ([`measure`]).
+//! where it was, if programs and figures are still the same ([`measure`]). Figures of tier V are measured side by side,
+//! those of tiers M and G one after the other.
 
 mod measure;
 mod text;
@@ -17,7 +18,11 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::{
-    figure::{self, Figure, Reference, Tier, compare, reference, registry},
+    figure::{
+        self, Conditions, Figure, Reference, Tier,
+        agree::{TOLERANCE_PCT, deviations},
+        compare, reference, registry,
+    },
     report::{self, Outcome},
 };
 
@@ -30,7 +35,7 @@ pub struct Options {
     /// Only the figures whose name begins so: fast24, indef/fig12 … (may be given several times)
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
-    /// Figures that are measured at the same time [default: one for each processor]
+    /// Figures that are measured at the same time [default: one for each processor; of tiers M and G always one]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZero<usize>>,
     /// Print the result as JSON
@@ -47,14 +52,12 @@ pub struct Options {
     pub report: Option<PathBuf>,
 }
 
-/// Whether its module is known to come to a result.
-fn is_built(figure: &Figure) -> bool {
-    registry::module(&figure.name).is_some() && figure.needs.is_none()
-}
-
-/// Whether it has a module, and is asked for by its whole name.
-fn is_named(options: &Options, figure: &Figure) -> bool {
-    registry::module(&figure.name).is_some() && options.only.contains(&figure.name)
+/// Whether it is measured: it has a module that is known to come to a result (on a machine or in a guest a figure lacks
+/// nothing but its reference), or is asked for by its whole name.
+fn is_due(options: &Options, figure: &Figure) -> bool {
+    let is_known = figure.needs.is_none() || figure.tier.is_measured();
+    let is_named = options.only.contains(&figure.name);
+    registry::module(&figure.name).is_some() && (is_known || is_named)
 }
 
 fn tier(text: &str) -> Result<Tier, String> {
@@ -82,19 +85,37 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<bool> {
     let figures = selected(options, registry::figures(root)?)?;
     let (built, others): (Vec<Figure>, Vec<Figure>) = figures
         .into_iter()
-        .partition(|figure| is_built(figure) || is_named(options, figure));
-    let jobs = options
-        .jobs
-        .or_else(|| thread::available_parallelism().ok());
+        .partition(|figure| is_due(options, figure));
     let folder = source_tree::target().join("experiments");
     let unfinished = folder.join("unfinished");
-    let done = measure::all(built, jobs.map_or(1, NonZero::get), &unfinished, stop)?;
+    let is_here = options.tier.is_measured();
+    // Before the load is this program's own.
+    let conditions = is_here.then(|| conditions(options));
+    if options.keep {
+        conditions.as_ref().map_or(Ok(()), ensure_quiet)?;
+    }
+    let done = if is_here {
+        if options.tier == Tier::M {
+            ensure_root(&built)?;
+        }
+        measure::in_turn(built, &unfinished, stop)?
+    } else {
+        let jobs = options
+            .jobs
+            .or_else(|| thread::available_parallelism().ok());
+        measure::all(built, jobs.map_or(1, NonZero::get), &unfinished, stop)?
+    };
     let mut outcomes = Vec::new();
     for (figure, measured, seconds) in done {
         let comparison = compare(&figure, Some(&measured))?;
         let committed = reference(root, &figure.name)?;
+        let differs = committed.map(|committed| deviations(&committed, &measured));
+        for line in differs.iter().flatten() {
+            eprintln!("{}: {line}", figure.name);
+        }
         outcomes.push(Outcome {
-            as_committed: committed.map(|reference| reference.measured == measured),
+            as_committed: differs.map(|lines| lines.is_empty()),
+            conditions: conditions.clone(),
             measured: Some(measured),
             comparison,
             figure,
@@ -106,6 +127,7 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<bool> {
             comparison: compare(&figure, None)?,
             measured: None,
             as_committed: None,
+            conditions: None,
             seconds: None,
             figure,
         });
@@ -131,6 +153,37 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<bool> {
     }
     measure::forget(&unfinished);
     Ok(options.keep || !outcomes.iter().any(|it| it.as_committed == Some(false)))
+}
+
+/// Those of a measurement on this machine that begins now.
+fn conditions(options: &Options) -> Conditions {
+    let as_root = if options.tier == Tier::M { "sudo " } else { "" };
+    let mut command = format!("{as_root}cargo lab experiments --tier {}", options.tier);
+    for name in &options.only {
+        command = format!("{command} --only {name}");
+    }
+    Conditions::now(command, TOLERANCE_PCT)
+}
+
+/// Times of a loaded machine are nobody's reference.
+fn ensure_quiet(conditions: &Conditions) -> Result<()> {
+    ensure!(
+        !conditions.loaded,
+        "the machine is busy (load {}), and a reference is of an idle one: wait until the load of the last minute is below a \
+         quarter of the processors, or measure without --keep",
+        conditions
+            .load
+            .map_or("not known".to_owned(), |load| load.to_string())
+    );
+    Ok(())
+}
+
+fn ensure_root(figures: &[Figure]) -> Result<()> {
+    ensure!(
+        figures.is_empty() || rustix::process::geteuid().is_root(),
+        "tier M mounts file systems, which needs root: sudo make experiments TIER=M"
+    );
+    Ok(())
 }
 
 fn selected(options: &Options, mut figures: Vec<Figure>) -> Result<Vec<Figure>> {
@@ -165,10 +218,57 @@ fn keep(outcomes: &[Outcome]) -> Result<()> {
     let root = source_tree::root();
     for outcome in outcomes {
         if let Some(measured) = &outcome.measured {
-            let reference = Reference::new(&outcome.figure.name, measured.clone());
+            let conditions = outcome.conditions.clone();
+            let reference = Reference::new(&outcome.figure.name, measured.clone(), conditions);
             figure::keep(root, &reference)?;
         }
     }
     report::write_pages(root)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(only: &[&str]) -> Options {
+        Options {
+            tier: Tier::M,
+            only: only.iter().map(|name| (*name).to_owned()).collect(),
+            jobs: None,
+            json: false,
+            keep: false,
+            pages: false,
+            report: None,
+        }
+    }
+
+    #[test]
+    fn a_figure_of_a_machine_needs_no_reference_to_be_measured_but_a_module() {
+        let figure = |name| Figure::load(source_tree::root(), name).unwrap();
+        for name in ["fragpicker/fig08-mounted", "indef/fig16"] {
+            assert!(is_due(&options(&[]), &figure(name)), "{name}");
+        }
+        let in_virtual_time = Figure {
+            needs: Some("a part of the model".to_owned()),
+            ..figure("fast24/fig07")
+        };
+        assert!(!is_due(&options(&["fast24"]), &in_virtual_time));
+        assert!(is_due(&options(&["fast24/fig07"]), &in_virtual_time));
+        assert!(!is_due(
+            &options(&["fast24/fig04"]),
+            &figure("fast24/fig04")
+        ));
+    }
+
+    #[test]
+    fn nothing_of_a_loaded_machine_is_kept() {
+        let mut conditions = Conditions::now("a command".to_owned(), TOLERANCE_PCT);
+        conditions.loaded = false;
+        ensure_quiet(&conditions).unwrap();
+        conditions.loaded = true;
+        conditions.load = Some(1.5);
+        let error = ensure_quiet(&conditions).unwrap_err().to_string();
+        assert!(error.contains("load 1.5"), "{error}");
+    }
 }

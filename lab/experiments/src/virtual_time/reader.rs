@@ -1,4 +1,4 @@
-//! A program that reads files from end to end (`grep -r`).
+//! A program that reads, call by call: files from end to end (`grep -r`), say.
 
 use std::collections::VecDeque;
 
@@ -17,8 +17,13 @@ pub(crate) struct Reader {
 impl Reader {
     /// Of all files, in requests of `io_bytes`.
     pub(crate) fn of(layout: &Layout, io_bytes: u64) -> Self {
+        Self::of_calls(layout.reads(io_bytes))
+    }
+
+    /// With these commands for each call.
+    pub(crate) fn of_calls(calls: impl IntoIterator<Item = Vec<Extent>>) -> Self {
         Self {
-            requests: layout.reads(io_bytes).collect(),
+            requests: calls.into_iter().collect(),
             pieces: Vec::new(),
             waits_for: 0,
         }

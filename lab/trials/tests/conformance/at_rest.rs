@@ -12,13 +12,13 @@ use indef_core::{SkipReason, plan::Policy};
 use indef_fs::{EngineKind, Refusal, Target};
 use rustix::fs::XattrFlags;
 use scratch_fs::{
-    CacheChange, FragmentOptions, Segment, Shape, cache_change, cached_pages_after, fragment,
-    reflink,
+    CacheChange, FragmentOptions, Segment, Shape, cached_pages_after, fragment, reflink,
+    settled_cache_change, uncut, undisturbed,
 };
 use units::{Bytes, FileRange};
 
 use crate::{
-    harness::{Bench, ROW, builder},
+    harness::{Bench, ROW, builder, most_left},
     state::State,
 };
 
@@ -49,11 +49,16 @@ pub(crate) fn finish(mut bench: Bench, states: &[State]) {
 }
 
 pub(crate) fn dense(kind: EngineKind) {
-    let Some(bench) = Bench::new(kind) else {
-        return;
-    };
+    const USUAL: u64 = 4;
+    uncut(|| dense_leaves(kind, USUAL).is_none_or(|left| left <= USUAL));
+}
+
+/// The fragments that are left, of which there are `usual` at most where nobody else works; none where this is skipped.
+fn dense_leaves(kind: EngineKind, usual: u64) -> Option<u64> {
+    let bench = Bench::new(kind)?;
     let path = bench.path("dense");
-    make(&path, Bytes::mib(16), Bytes::kib(4));
+    let size = Bytes::mib(16);
+    make(&path, size, Bytes::kib(4));
     // Times that are not now, and attributes.
     let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     File::options()
@@ -69,7 +74,8 @@ pub(crate) fn dense(kind: EngineKind) {
     let done = bench.must_relocate(&path, Policy::Whole);
     assert!(done.moved.relocated <= done.planned, "{done:?}");
     let now = state.check();
-    assert!(now.fragments <= 4, "{} fragments left", now.fragments);
+    let left = now.fragments;
+    assert!(left <= most_left(kind, size, usual), "{left} left");
     assert_eq!(bench.names(), names);
     // A second run finds nothing to do.
     match bench.relocate(&path, Policy::Sequential) {
@@ -77,6 +83,7 @@ pub(crate) fn dense(kind: EngineKind) {
         other => panic!("the second run: {other:?}"),
     }
     finish(bench, &[now]);
+    Some(left)
 }
 
 pub(crate) fn only_the_bad_half(kind: EngineKind) {
@@ -172,13 +179,17 @@ pub(crate) fn holes_and_unwritten(kind: EngineKind) {
 }
 
 pub(crate) fn reflinked(kind: EngineKind) {
-    let Some(mut bench) = Bench::new(kind) else {
-        return;
-    };
     if kind == EngineKind::Ext4MoveExtent {
-        // ext4 cannot share blocks.
+        // It cannot share blocks.
         return;
     }
+    let untold = (kind == EngineKind::XfsShareRange).then(Bench::untold);
+    let benches = [Bench::new(kind), untold.flatten()];
+    benches.into_iter().flatten().for_each(reflinked_on);
+}
+
+fn reflinked_on(mut bench: Bench) {
+    let kind = bench.kind;
     let (path, copy) = (bench.path("file"), bench.path("copy"));
     make(&path, Bytes::mib(4), Bytes::kib(4));
     reflink(&path, &copy).unwrap();
@@ -223,7 +234,8 @@ pub(crate) fn reflinked(kind: EngineKind) {
     // On request sharing is given up; the other file is not affected.
     bench.must_relocate(&path, Policy::Whole);
     let state = state.check_unshared();
-    assert!(state.fragments <= 4, "{}", state.fragments);
+    let most = most_left(kind, Bytes::mib(4), 4);
+    assert!(state.fragments <= most, "{}", state.fragments);
     finish(bench, &[state, copied.check_unshared(), partly]);
 }
 
@@ -237,7 +249,7 @@ pub(crate) fn hard_linked(kind: EngineKind) {
     let states = [State::of(&path), State::of(&link)];
     bench.must_relocate(&link, Policy::Whole);
     let states = states.map(|state| state.check());
-    assert!(states[0].fragments <= 2);
+    assert!(states[0].fragments <= most_left(kind, Bytes::mib(1), 2));
     finish(bench, &states);
 }
 
@@ -264,7 +276,8 @@ pub(crate) fn small_and_odd_sizes(kind: EngineKind) {
         let now = state.check();
         if state.fragments > 1 {
             assert!(result.is_ok(), "{size} bytes: {result:?}");
-            assert_eq!(now.fragments, 1, "{size} bytes");
+            let most = most_left(kind, Bytes(size), 1);
+            assert!(now.fragments <= most, "{size} bytes: {}", now.fragments);
         } else {
             assert!(
                 matches!(result, Err(Refusal::Skip(_))),
@@ -324,7 +337,9 @@ pub(crate) fn many_extents(kind: EngineKind) {
     bench.fs.sync().unwrap();
     let written = (bench.fs.device_bytes().unwrap() - before).written;
     let now = state.check();
-    assert!(now.fragments <= 32, "{} fragments left", now.fragments);
+    let (left, most) = (now.fragments, most_left(kind, size, 32));
+    assert!(left <= most, "{left} fragments left");
+    eprintln!("{}: {written} written for {size}, {left} left", kind.name());
     assert!(written <= size + Bytes::mib(32), "{written} for {size}");
     finish(bench, &[now]);
 }
@@ -391,7 +406,7 @@ pub(crate) fn dropped_midway(kind: EngineKind) {
     make(&path, Bytes::mib(8), Bytes::kib(4));
     let mut state = State::of(&path);
     let names = bench.names();
-    let free = bench.settled_free();
+    let used = bench.settled_used();
     for steps in [0, 1, 2, 5, 9, 20] {
         let target = Target::open(&path).unwrap();
         let Ok(ranges) = bench.plan(&target, Policy::Sequential) else {
@@ -406,13 +421,17 @@ pub(crate) fn dropped_midway(kind: EngineKind) {
         state = state.check();
         assert_eq!(bench.names(), names);
     }
-    let now = bench.settled_free();
-    assert!(now + METADATA >= free, "free: {free} before, {now} now");
+    let now = bench.settled_used();
+    assert!(now <= used + METADATA, "used: {used} before, {now} now");
     finish(bench, &[state]);
 }
 
 /// Cached blocks are cached afterwards, others are not.
 pub(crate) fn page_cache(kind: EngineKind) {
+    undisturbed(|| page_cache_stays(kind));
+}
+
+fn page_cache_stays(kind: EngineKind) {
     let Some(bench) = Bench::new(kind) else {
         return;
     };
@@ -432,14 +451,7 @@ pub(crate) fn page_cache(kind: EngineKind) {
     for path in [&warm, &cold] {
         bench.must_relocate(path, Policy::Whole);
     }
-    let change = |path, before| cache_change(&crate::state::open(path), before).unwrap();
-    // Blocks are read back some time later.
-    for _ in 0..100 {
-        if change(&warm, &was_warm).dropped.is_empty() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let change = |path, before| settled_cache_change(&crate::state::open(path), before).unwrap();
     let CacheChange { dropped, .. } = change(&warm, &was_warm);
     assert!(dropped.len() <= 24, "dropped: {dropped:?}");
     let CacheChange { added, .. } = change(&cold, &was_cold);

@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{DirEntryExt, FileExt},
     path::{Path, PathBuf},
 };
 
@@ -58,6 +58,14 @@ pub(crate) const ROW: Row = Row {
     origin: PhysOffset(20 << 10),
 };
 
+/// The most fragments that may be left of `len` bytes, of which an engine leaves `usual` where nobody else works.
+pub(crate) fn most_left(kind: EngineKind, len: Bytes, usual: u64) -> u64 {
+    match kind {
+        EngineKind::BtrfsDefragRange => scratch_fs::most_left_by_btrfs(len, usual),
+        _ => usual,
+    }
+}
+
 /// The results of a relocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
@@ -72,6 +80,8 @@ pub(crate) struct Bench {
     pub(crate) fs: ScratchFs,
     pub(crate) detected: Filesystem,
     pub(crate) allow_unshare: bool,
+    /// All files in the root folder are named with each other.
+    pub(crate) names: bool,
 }
 
 /// The file system that an engine needs, not made yet: mkfs and mount options can be added.
@@ -106,6 +116,10 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
             }
         }
     };
+    in_memory(builder)
+}
+
+fn in_memory(builder: scratch_fs::ScratchFsBuilder) -> scratch_fs::ScratchFsBuilder {
     match memory_folder() {
         Some(folder) => builder.folder(folder),
         None => builder,
@@ -140,6 +154,18 @@ fn memory_folder() -> Option<&'static Path> {
 }
 
 impl Bench {
+    /// A bench with an XFS that does not tell who has a block, for the engine that moves files together.
+    pub(crate) fn untold() -> Option<Self> {
+        let kind = EngineKind::XfsShareRange;
+        let args = ["-m", "reflink=1,rmapbt=0"];
+        let builder = ScratchFs::builder("xfs", Bytes::mib(640)).mkfs_args(args);
+        let bench = Self::on(kind, in_memory(builder).build())?;
+        Some(Self {
+            names: true,
+            ..bench
+        })
+    }
+
     /// A bench with the usual file system; `None` (and a reported skip) where this machine cannot
     /// have it.
     pub(crate) fn new(kind: EngineKind) -> Option<Self> {
@@ -177,6 +203,7 @@ impl Bench {
             fs,
             detected,
             allow_unshare: false,
+            names: false,
         };
         match bench.engine() {
             Ok(_) => Some(bench),
@@ -231,6 +258,7 @@ impl Bench {
             fs: self.fs.kind().into(),
             engine: None,
             extents_before: layout.fragments(),
+            named: None,
             skip: None,
             chunks,
         };
@@ -239,7 +267,12 @@ impl Bench {
 
     /// Open, plan, move. If nothing is to be moved, the result is [`SkipReason::Contiguous`].
     pub(crate) fn relocate(&self, path: &Path, policy: Policy) -> Result<Done, Refusal> {
-        let target = Target::open(path)?;
+        let mut target = Target::open(path)?;
+        if self.names {
+            let inode = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().ino();
+            let files = std::fs::read_dir(self.fs.path()).unwrap();
+            target.named = Some(files.map(inode).collect());
+        }
         let ranges = self.plan(&target, policy)?;
         self.relocate_ranges(&target, &ranges, Bytes::mib(1), usize::MAX)
     }
@@ -306,10 +339,10 @@ impl Bench {
             .collect()
     }
 
-    /// Free space once everything is on the device and deleted inodes are gone.
-    pub(crate) fn settled_free(&mut self) -> Bytes {
+    /// Used space once everything is on the device and deleted inodes are gone.
+    pub(crate) fn settled_used(&mut self) -> Bytes {
         self.fs.remount().unwrap();
         self.fs.sync().unwrap();
-        self.fs.free().unwrap()
+        self.fs.used().unwrap()
     }
 }

@@ -99,7 +99,7 @@ impl State {
     pub(crate) fn check(&self) -> Self {
         let mut now = Self::of(&self.path);
         // XFS frees the blocks of a deleted donor in the background; until then they are shared.
-        for _ in 0..40 {
+        for _ in 0..400 {
             if now.ranges[2] == self.ranges[2] {
                 break;
             }

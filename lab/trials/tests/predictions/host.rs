@@ -65,7 +65,6 @@ pub(crate) struct Seen {
     pub(crate) reads: u64,
     pub(crate) time: u64,
     pub(crate) ahead: u64,
-    pub(crate) squares: f64,
 }
 
 /// A device that holds data everywhere.
@@ -133,7 +132,6 @@ pub(crate) fn read(
         of.reads += 1;
         of.time += end - now;
         of.ahead += ahead;
-        of.squares += ((end - now) as f64).powi(2);
         readers.push(Reverse((end, reader)));
     }
     seen
@@ -145,15 +143,6 @@ pub(crate) fn mean_ns(seen: &[Seen]) -> f64 {
         (reads + of.reads, time + of.time)
     });
     time as f64 / reads as f64
-}
-
-/// The standard error of that, as a part of it.
-pub(crate) fn random_error(seen: &[Seen]) -> f64 {
-    let reads: u64 = seen.iter().map(|of| of.reads).sum();
-    let squares: f64 = seen.iter().map(|of| of.squares).sum();
-    let mean = mean_ns(seen);
-    let variance = (squares / reads as f64 - mean * mean).max(0.0);
-    (variance / reads as f64).sqrt() / mean.max(1.0)
 }
 
 /// How fragmented a range is.

@@ -237,7 +237,7 @@ fn loop_a_device_that_fails_meanwhile_ends_the_probe() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(
-            told.contains(operation) && told.contains("Input/output error"),
+            told.contains(operation) && told.contains("input/output error"),
             "{told}"
         );
         inject(&["clear"]);

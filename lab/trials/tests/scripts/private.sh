@@ -4,7 +4,7 @@
 set -e
 port=$1 nqn=$2
 step() { echo "step: $*"; }
-connect_options="--keep-alive-tmo=1"
+connect_options="--keep-alive-tmo=2"
 . /share/connect.sh
 
 step limits

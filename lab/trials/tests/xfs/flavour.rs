@@ -74,6 +74,13 @@ pub(crate) const SHARE: Flavour = Flavour {
     mkfs: &["-m", "reflink=1,rmapbt=1"],
     new_tools: false,
 };
+/// Likewise; holders have to be named.
+pub(crate) const NAMED: Flavour = Flavour {
+    name: "share, without rmapbt",
+    engine: EngineKind::XfsShareRange,
+    mkfs: &["-m", "reflink=1,rmapbt=0"],
+    new_tools: false,
+};
 pub(crate) const ALL: [Flavour; 6] = [
     SWAP,
     SWAP_RMAP,
@@ -276,6 +283,7 @@ pub(crate) fn plan_of(path: &Path, engine: EngineKind) -> FilePlan {
         fs: "xfs".into(),
         engine: Some(engine.name().into()),
         extents_before: layout.fragments(),
+        named: None,
         skip: None,
         chunks,
     }

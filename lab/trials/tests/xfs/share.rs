@@ -4,14 +4,14 @@ use std::{
     cell::RefCell,
     fs::File,
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use indef_core::SkipReason;
 use indef_engine::Copier;
-use indef_fs::{Beyond, RangeCopier, Refusal, Step, StepLimit, Target, count_ranges};
+use indef_fs::{Beyond, Moved, RangeCopier, Refusal, Step, StepLimit, Target, count_ranges};
 use linux_abi::share::{Compared, dedupe_range};
 use scratch_fs::{ScratchFs, reflink};
 use units::{Bytes, FileRange};
@@ -37,24 +37,53 @@ impl<F: FnMut() + Send> RangeCopier for Meddler<F> {
 
 /// Move all of a file, in steps of `step`. Returns the moved bytes.
 fn relocate(path: &Path, step: Bytes, meddle: impl FnMut() + Send) -> Result<Bytes, Refusal> {
-    let relocator = Move::with(SHARE).relocator(path);
     let target = Target::open(path).unwrap();
+    let (moved, end) = relocate_target(&target, step, meddle);
+    end.map(|()| moved.relocated)
+}
+
+/// The same, with all that was done up to the end, and how that was.
+pub(crate) fn relocate_target(
+    target: &Target,
+    step: Bytes,
+    meddle: impl FnMut() + Send,
+) -> (Moved, Result<(), Refusal>) {
+    let mut moved = Moved::default();
+    let end = try_relocate(target, step, meddle, &mut moved);
+    (moved, end)
+}
+
+fn try_relocate(
+    target: &Target,
+    step: Bytes,
+    meddle: impl FnMut() + Send,
+    moved: &mut Moved,
+) -> Result<(), Refusal> {
+    let relocator = Move::with(SHARE).relocator(&target.path);
     let run = Meddler(Copier::new(32), Mutex::new(RefCell::new(meddle)));
-    relocator.admit(&target)?;
+    relocator.admit(target)?;
     let whole = [FileRange::new(0, target.size.get())];
-    let whole = count_ranges(&target, &whole).unwrap();
-    let mut relocation = relocator.begin(&target, &whole, &run)?;
-    let mut moved = Bytes::ZERO;
+    let whole = count_ranges(target, &whole).unwrap();
+    let mut relocation = relocator.begin(target, &whole, &run)?;
     loop {
         match relocation.step(StepLimit { bytes: step })? {
-            Step::Working(more) => moved += more.relocated,
-            Step::Done(more) => return Ok(moved + more.relocated),
+            Step::Working(more) => *moved += more,
+            Step::Done(more) => {
+                *moved += more;
+                return Ok(());
+            }
         }
     }
 }
 
+/// The inode numbers of files.
+pub(crate) fn inodes(paths: &[PathBuf]) -> Arc<[u64]> {
+    let inode = |path: &PathBuf| std::fs::symlink_metadata(path).unwrap().ino();
+    paths.iter().map(inode).collect()
+}
+
 /// A file, and clones of it.
-fn family(fs: &ScratchFs, clones: usize) -> Vec<PathBuf> {
+pub(crate) fn family(fs: &ScratchFs, clones: usize) -> Vec<PathBuf> {
     let path = fs.path().join("file");
     make(&path);
     let mut all = vec![path];
@@ -93,11 +122,14 @@ fn loop_a_clone_made_in_the_last_moment_is_not_written_before_the_moves_are_dura
 /// move. Nothing else of it changes.
 #[test]
 fn loop_holders_that_change_in_the_last_moment_keep_what_they_have() {
-    each(&[SHARE], Bytes::mib(512), |_, fs| {
+    each(&[SHARE, NAMED], Bytes::mib(512), |_, fs| {
         let all = family(fs, 4);
         let before = FileState::of(&all[0]);
         let mut done = false;
-        let moved = relocate(&all[0], Bytes(LEN), || {
+        let mut target = Target::open(&all[0]).unwrap();
+        // Asked for by those alone that the file system does not tell.
+        target.named = Some(inodes(&all[1..]));
+        let (moved, end) = relocate_target(&target, Bytes(LEN), || {
             if std::mem::replace(&mut done, true) {
                 return;
             }
@@ -109,8 +141,9 @@ fn loop_holders_that_change_in_the_last_moment_keep_what_they_have() {
             rustix::fs::fallocate(open(&all[3]), punch, 65_536, 65_536).unwrap();
             std::fs::remove_file(&all[4]).unwrap();
         });
-        let moved = moved.unwrap();
-        assert!(moved > Bytes(LEN / 2), "{moved}");
+        end.unwrap();
+        assert!(moved.relocated > Bytes(LEN / 2), "{moved:?}");
+        drop(target);
         fs.remount().unwrap();
         assert!(FileState::of(&all[0]).has_content_of(&before));
         let mut original = std::fs::read(&all[0]).unwrap();
@@ -199,7 +232,7 @@ fn loop_what_a_file_has_twice_stays() {
 }
 
 /// Free bytes once deleted files are gone.
-fn settled(fs: &mut ScratchFs) -> Bytes {
+pub(crate) fn settled(fs: &mut ScratchFs) -> Bytes {
     fs.remount().unwrap();
     fs.free().unwrap()
 }

@@ -8,8 +8,8 @@ use units::{Bytes, Nanos};
 use workloads::Numbers;
 
 use super::super::{
-    Calibration, CannotCalibrate, CannotPredict, MeanTime, Queue, Reads, Sample, Service,
-    ServicePass, calibrate,
+    Asked, Calibration, CannotCalibrate, CannotPredict, Queue, Reads, Sample, Service, ServicePass,
+    ServiceTurn, calibrate,
 };
 use crate::{access::Observed, layout::Fragmentation};
 
@@ -148,19 +148,27 @@ fn the_law_of_a_single_server_is_found() {
     }
 }
 
-/// Readers and device by which the trace was made, and a device that can be asked.
+/// A device that can be asked about a plan.
+struct Askable<'a>(Device, Option<&'a [u64]>);
+
+impl Asked for Askable<'_> {
+    fn as_is_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
+        Ok(mean_ns(&run(self.0, readers.into(), &aged(), 3)))
+    }
+
+    fn pass(&mut self, readers: u32) -> Result<ServicePass, CannotPredict> {
+        let of = |fragments: &[u64], seed| mean_ns(&run(self.0, readers.into(), fragments, seed));
+        let turns = (0..2).map(|turn| ServiceTurn {
+            as_is_ns: of(&aged(), 10 * turn + 3),
+            contiguous_ns: of(&[1; RANGES], 10 * turn + 4),
+            planned_ns: self.1.map(|plan| of(plan, 10 * turn + 5)),
+        });
+        Ok(ServicePass::of(&turns.collect::<Vec<_>>()))
+    }
+}
+
 fn service(device: Device, traced_ns: f64, plan: Option<&[u64]>) -> Result<Service, CannotPredict> {
-    Service::find(traced_ns, |readers| {
-        let of = |fragments: &[u64], seed| MeanTime {
-            ns: mean_ns(&run(device, readers.into(), fragments, seed)),
-            error: 0.01,
-        };
-        Ok(ServicePass {
-            as_is: of(&aged(), 3),
-            contiguous: of(&[1; RANGES], 4),
-            planned: plan.map(|plan| of(plan, 5)),
-        })
-    })
+    Service::find(traced_ns, &mut Askable(device, plan))
 }
 
 /// A device of so many units, with a trace of so many readers and what it tells.
@@ -240,18 +248,39 @@ fn a_device_that_is_not_as_it_was_tells_nothing() {
         matches!(slow, Err(CannotPredict::Changed { slower: true, .. })),
         "{slow:?}"
     );
-    let never = Service::find(traced, |_| {
-        let of = |ns| MeanTime { ns, error: 0.0 };
-        Ok(ServicePass {
-            as_is: of(traced / 3.0),
-            contiguous: of(1.0),
-            planned: None,
-        })
-    });
+    let never = service(device, traced * 1e3, None);
     assert!(
         matches!(never, Err(CannotPredict::Changed { slower: false, .. })),
         "{never:?}"
     );
+}
+
+/// A device that is twice as slow in every other turn, and one whose kinds of reads take turns at being slow.
+#[test]
+fn turns_tell_the_error() {
+    let turn = |as_is_ns: f64, part: f64| ServiceTurn {
+        as_is_ns,
+        contiguous_ns: as_is_ns * part,
+        planned_ns: Some(as_is_ns * part.midpoint(1.0)),
+    };
+    let pass = |turns: [ServiceTurn; 4]| {
+        struct Fixed(ServicePass);
+        impl Asked for Fixed {
+            fn as_is_ns(&mut self, _: u32) -> Result<f64, CannotPredict> {
+                Ok(150.0)
+            }
+            fn pass(&mut self, _: u32) -> Result<ServicePass, CannotPredict> {
+                Ok(self.0)
+            }
+        }
+        Service::find(150.0, &mut Fixed(ServicePass::of(&turns))).unwrap()
+    };
+    let drifts = pass([100.0, 200.0, 100.0, 200.0].map(|ns| turn(ns, 0.5)));
+    assert!(near(drifts.contiguous.ratio, 0.5, 1e-9) && drifts.contiguous.error < 1e-9);
+    assert!(near(drifts.planned.unwrap().ratio, 0.75, 1e-9));
+    let scatters = pass([0.4, 0.6, 0.4, 0.6].map(|part| turn(150.0, part)));
+    // The deviation of four values is 0.115, that of their mean half of it, and few turns count 1.2 times.
+    assert!(near(scatters.contiguous.error, 0.139, 0.01), "{scatters:?}");
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::{fmt, io};
 
-use super::{super::OptionError, MAX_LINE, VERSION};
+use super::{
+    super::{MOST_NAMED, OptionError},
+    MAX_LINE, VERSION,
+};
 use crate::{layout::ParseGeometryError, path::PathError};
 
 /// The error of an unusable plan file: the line, the problem and the remedy.
@@ -86,6 +89,9 @@ pub enum Absurd {
     /// Not a file's size.
     #[error("a size of {0} bytes, which no file has")]
     Size(u64),
+    /// More files that may share blocks with it than any engine moves together.
+    #[error("{0} named inodes, but there are at most {MOST_NAMED}")]
+    Named(usize),
     /// A chunk that does not fit its file, or contradicts itself.
     #[error("the chunk at byte {start} {fault}")]
     Chunk {

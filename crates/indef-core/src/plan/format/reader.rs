@@ -7,7 +7,7 @@ use serde::Deserialize;
 use units::{Bytes, FileOffset};
 
 use super::{
-    super::{BirthTime, Chunk, FilePlan, PathJson, PlanOptions, PlanTotals},
+    super::{BirthTime, Chunk, FilePlan, MOST_NAMED, PathJson, PlanOptions, PlanTotals},
     Absurd, ChunkFault, MAX_LINE, PlanError, PlanProblem, VERSION,
     wire::{ChunkLine, ChunksLine, FileLine, Names, PlanHeader, TotalsLine, Version},
 };
@@ -165,6 +165,12 @@ impl<R: BufRead> PlanReader<R> {
             fs: self.fs.share(&line.fs),
             engine: line.engine.as_deref().map(|name| self.engine.share(name)),
             extents_before: line.extents_before,
+            named: match line.named_inodes {
+                Some(named) if named.len() > MOST_NAMED => {
+                    return Err(Absurd::Named(named.len()).into());
+                }
+                named => named.map(Into::into),
+            },
             skip: line.skip,
             chunks: Vec::new(),
         };

@@ -48,6 +48,7 @@ fn file(path: &[u8], chunks: Vec<Chunk>) -> FilePlan {
         fs: "ext4".into(),
         engine: Some("ext4-move-extent".into()),
         extents_before: 65_536,
+        named: None,
         skip: None,
         chunks,
     }
@@ -97,10 +98,13 @@ fn plans_come_back_as_they_were() {
     skipped.engine = None;
     let mut truncated = chunk(0, 4096);
     truncated.decision = Decision::Skip(SkipReason::Truncated);
+    let mut named = file(b"/named", vec![chunk(0, 4096)]);
+    named.named = Some([131, u64::MAX].into());
     let many = (0..5000).map(|i| chunk(i * 8192, 4096)).collect();
     let files = [
         skipped,
         file(b"/one", vec![truncated]),
+        named,
         file(b"/many", many),
     ];
     let options = PlanOptions {
@@ -130,7 +134,17 @@ fn plans_come_back_as_they_were() {
     assert!(read(absurd.as_bytes()).is_err());
     assert!(text.starts_with(b"{\"indef-plan\":2,"), "as it always was");
     // 5000 chunks take five lines.
-    assert_eq!(text.iter().filter(|&&b| b == b'\n').count(), 1 + 2 + 5 + 1);
+    assert_eq!(text.iter().filter(|&&b| b == b'\n').count(), 1 + 3 + 5 + 1);
+    let told = |text: &[u8]| {
+        String::from_utf8_lossy(text)
+            .matches("named_inodes")
+            .count()
+    };
+    assert_eq!(told(&text), 1, "other files are as they always were");
+    let mut crowded = files[2].clone();
+    crowded.named = Some((0..=MOST_NAMED as u64).collect());
+    let error = read(&written(&options, &[crowded])).unwrap_err();
+    assert!(error.to_string().contains("257 named inodes"), "{error}");
     assert!(
         text.split(|&b| b == b'\n')
             .all(|line| line.len() <= MAX_LINE)

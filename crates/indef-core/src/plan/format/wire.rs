@@ -132,6 +132,9 @@ pub(super) struct FileLine<'a> {
     #[serde(borrow)]
     pub(super) engine: Option<Cow<'a, str>>,
     pub(super) extents_before: u64,
+    /// Present only where files were named that may share blocks with it, so that other plans keep their form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) named_inodes: Option<Vec<u64>>,
     pub(super) skip: Option<SkipReason>,
     pub(super) chunks: Vec<ChunkLine>,
     pub(super) more: bool,

@@ -67,6 +67,7 @@ impl<W: Write> PlanWriter<W> {
             fs: Cow::Borrowed(&file.fs),
             engine: file.engine.as_deref().map(Cow::Borrowed),
             extents_before: file.extents_before,
+            named_inodes: file.named.as_deref().map(<[u64]>::to_vec),
             skip: file.skip,
             chunks: first.iter().map(ChunkLine::from).collect(),
             more: parts.len() > 0,

@@ -15,8 +15,8 @@ use indef_core::{
     plan::{FileFacts, PlanOptions, Policy, plan_file},
 };
 use indef_fs::{
-    CountedRange, EngineOptions, Filesystem, FsError, FsKind, Mapper, Moved, Refusal, Relocation,
-    Relocator, Space, Step, StepLimit, Target,
+    Beyond, CountedRange, EngineOptions, Filesystem, FsError, FsKind, Mapper, Moved, Refusal,
+    Relocation, Relocator, Space, Step, StepLimit, Target, TargetId,
 };
 use indef_fs::{EngineKind, RangeCopier};
 use units::{FileOffset, FileRange, PhysOffset};
@@ -52,6 +52,8 @@ pub(super) struct SimulatedDisk {
     pub(super) gathers: usize,
     /// Further locks of each step that were held for too long.
     pub(super) further_stalls: u64,
+    /// Files that move along with one: by its inode number.
+    pub(super) sharers: HashMap<u64, Vec<TargetId>>,
 }
 
 fn is_other(path: &Path) -> bool {
@@ -127,6 +129,7 @@ impl Simulated {
             fs: "simulated".into(),
             engine: None,
             extents_before: fragments,
+            named: None,
             skip: None,
             chunks: plan_file(&options, &facts),
         };
@@ -289,6 +292,7 @@ impl Relocator for Engine {
         Ok(Box::new(Move {
             state: Arc::clone(&self.state),
             target,
+            copier,
             ranges,
             moved: 0,
             bytes,
@@ -299,6 +303,7 @@ impl Relocator for Engine {
 struct Move<'a> {
     state: Arc<Mutex<SimulatedDisk>>,
     target: &'a Target,
+    copier: &'a dyn RangeCopier,
     ranges: Vec<FileRange>,
     moved: u64,
     bytes: u64,
@@ -314,6 +319,13 @@ impl Relocation for Move<'_> {
             let error = std::io::Error::from_raw_os_error(5);
             return Err(self.target.error("move extents", None, error).into());
         }
+        if name.starts_with("goes-back") {
+            self.copier.spent(Beyond {
+                read: Bytes::mib(8),
+                ..Beyond::default()
+            });
+            return Err(SkipReason::HoldersUnknown.into());
+        }
         let bytes = limit.bytes.get().min(self.bytes - self.moved);
         self.moved += bytes;
         let mut state = self.state.lock().unwrap();
@@ -327,6 +339,12 @@ impl Relocation for Move<'_> {
                 1
             };
             relocated(&mut state, self.target.id.inode, &self.ranges, pieces);
+            let sharers = state.sharers.get(&self.target.id.inode).cloned();
+            let sharers = sharers.unwrap_or_default();
+            for sharer in &sharers {
+                relocated(&mut state, sharer.inode, &self.ranges, 1);
+            }
+            self.copier.moved_along(&sharers);
         }
         let host = if state.copies { bytes } else { 0 };
         let offloaded = if name.starts_with("writes-twice") {

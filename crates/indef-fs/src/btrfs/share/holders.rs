@@ -24,11 +24,11 @@ use crate::{
     share::{
         claims::Claim,
         holder::{
-            Holder, HolderId, LONGEST_HULL, MOST_HOLDERS, MOST_PARTS, MOST_PARTS_OF_ALL, go_on,
-            open,
+            Found, Holder, HolderId, LONGEST_HULL, MOST_HOLDERS, MOST_PARTS, MOST_PARTS_OF_ALL,
+            go_on, open,
         },
+        place::HolderFinder,
         select::{FileParts, Part, PartState},
-        window::HolderFinder,
     },
 };
 
@@ -54,15 +54,6 @@ fn part(of: btrfs::ExtentPart) -> Part {
             btrfs::PartState::Unwritten => PartState::Unwritten,
         },
     }
-}
-
-/// The target and its holders.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) target: FileParts,
-    pub(super) holders: Vec<Holder>,
-    /// Extents that have to stay.
-    pub(super) staying: BTreeMap<u64, SkipReason>,
 }
 
 /// What a look at a window asks while it goes on.
@@ -136,7 +127,7 @@ impl Finder {
         };
         for part in &found.target.parts {
             if !claim.has(part.extent) {
-                found.staying.insert(part.extent, SkipReason::Changed);
+                found.staying.insert(part.extent, SkipReason::MovedAlong);
             }
         }
         Ok(found)
@@ -152,7 +143,7 @@ impl Finder {
     ) -> Result<Found, Refusal> {
         let references = self.references(target, own, &mut found, asking)?;
         if references.len() > MOST_HOLDERS {
-            stay(&mut found, SkipReason::ManyHolders);
+            found.stay(SkipReason::ManyHolders);
             return Ok(found);
         }
         let mut left = MOST_PARTS_OF_ALL;
@@ -165,11 +156,11 @@ impl Finder {
                     found.holders.push(holder);
                 }
                 Ok(Some(_)) => {
-                    stay(&mut found, SkipReason::ManyHolders);
+                    found.stay(SkipReason::ManyHolders);
                     break;
                 }
                 Err(Refusal::Skip(reason)) => {
-                    stay(&mut found, reason);
+                    found.stay(reason);
                     break;
                 }
                 Err(failed) => return Err(failed),
@@ -243,7 +234,7 @@ impl Finder {
             }
         }
         if shared && costly {
-            stay(found, SkipReason::MetadataCost);
+            found.stay(SkipReason::MetadataCost);
             references.clear();
         }
         Ok(references)
@@ -393,13 +384,6 @@ impl HolderFinder for Finder {
             }
         }
         None
-    }
-}
-
-/// Let all extents stay.
-fn stay(found: &mut Found, reason: SkipReason) {
-    for part in &found.target.parts {
-        found.staying.entry(part.extent).or_insert(reason);
     }
 }
 

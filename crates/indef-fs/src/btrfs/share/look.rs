@@ -14,7 +14,11 @@ use super::{
 use crate::{
     Refusal, Target,
     share::{
-        asked::Asked, claims::Claims, holder::HolderId, relocation::Looked, select::select,
+        asked::{Asked, WINDOW},
+        claims::Claims,
+        holder::HolderId,
+        relocation::Looked,
+        select::select,
         window::Window,
     },
 };
@@ -28,7 +32,7 @@ pub(super) struct Look<'a> {
     takes_unshared: bool,
     claims: Claims,
     pub(super) finder: Finder,
-    asked: Asked,
+    pub(super) asked: Asked,
     /// Items of the windows that move, for each holder.
     items: HashMap<HolderId, u64>,
 }
@@ -59,16 +63,6 @@ impl<'a> Look<'a> {
         })
     }
 
-    /// Whether everything was looked at.
-    pub(super) fn is_done(&self) -> bool {
-        self.asked.is_done()
-    }
-
-    /// Look at nothing more.
-    pub(super) fn end(&mut self) {
-        self.asked.end();
-    }
-
     /// Look at the next window. `None` if there is none.
     pub(super) fn next(
         &mut self,
@@ -76,8 +70,9 @@ impl<'a> Look<'a> {
     ) -> Result<Option<Looked>, Refusal> {
         let (ledger, target, subvolume) = (self.ledger, self.target, self.subvolume);
         let finder = &mut self.finder;
-        let taken =
-            (self.asked).next(|range, most| finder.parts_of(target, subvolume, range, most))?;
+        let taken = (self.asked).next(WINDOW, |range, most| {
+            finder.parts_of(target, subvolume, range, most)
+        })?;
         let Some(taken) = taken else {
             return Ok(None);
         };
@@ -121,9 +116,7 @@ impl<'a> Look<'a> {
         Ok(Some(Looked::select(
             own,
             asked,
-            found.target,
-            found.holders,
-            found.staying,
+            found,
             self.takes_unshared,
             claim,
         )))

@@ -54,8 +54,9 @@ use units::FileRange;
 
 use self::{holders::Finder, metadata::Ledger, ways::BtrfsWays};
 use crate::{
-    CountedRange, EngineKind, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation,
+    CountedRange, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation,
     Relocator, Target,
+    btrfs::commits::Commits,
     share::{relocation, shared::has_shared},
 };
 
@@ -67,6 +68,8 @@ pub(crate) struct BtrfsShareRange {
     takes_unshared: bool,
     /// Metadata that snapshots got.
     ledger: Ledger,
+    /// Of what nobody shares.
+    commits: Commits,
 }
 
 impl BtrfsShareRange {
@@ -93,6 +96,7 @@ impl BtrfsShareRange {
                 fs: fs.clone(),
                 takes_unshared: options.by_name,
                 ledger: Ledger::default(),
+                commits: Commits::of(fs),
             }),
             _ => Err(SkipReason::NotPermitted.into()),
         }
@@ -152,9 +156,14 @@ impl Relocator for BtrfsShareRange {
         ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
-        let of_engine = (&self.fs, self.takes_unshared, &self.ledger);
+        let of_engine = (&self.fs, self.takes_unshared, &self.ledger, &self.commits);
         let ways = BtrfsWays::new(of_engine, target, subvolume(target)?, ranges)?;
         relocation::begin(ways, target, copier)
+    }
+
+    fn settle(&self) -> Result<(), FsError> {
+        self.commits.wait();
+        Ok(())
     }
 }
 

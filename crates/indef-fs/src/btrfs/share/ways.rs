@@ -13,12 +13,16 @@ use crate::{
     Beyond, CountedRange, Filesystem, RangeCopier, Refusal, Relocation, StepLimit, Target,
     btrfs::{
         call::Recent,
+        commits::Commits,
         relocation::BtrfsRelocation,
         space::{RESERVE, Room, room},
     },
     share::{
+        asked::Asked,
+        place::Place,
         relocation::{Looked, Ways},
-        window::{Place, Window},
+        take::refuse,
+        window::Window,
     },
 };
 
@@ -28,6 +32,7 @@ const FS_NOCOMP_FL: u32 = 0x400;
 /// A file of Btrfs that moves.
 pub(super) struct BtrfsWays<'a> {
     fs: &'a Filesystem,
+    commits: &'a Commits,
     target: &'a Target,
     copy: File,
     look: Look<'a>,
@@ -36,7 +41,7 @@ pub(super) struct BtrfsWays<'a> {
 
 impl<'a> BtrfsWays<'a> {
     pub(super) fn new(
-        (fs, takes_unshared, ledger): (&'a Filesystem, bool, &'a Ledger),
+        (fs, takes_unshared, ledger, commits): (&'a Filesystem, bool, &'a Ledger, &'a Commits),
         target: &'a Target,
         subvolume: u64,
         ranges: &[CountedRange],
@@ -44,6 +49,7 @@ impl<'a> BtrfsWays<'a> {
         let ranges = ranges.iter().map(|counted| counted.range);
         Ok(Self {
             fs,
+            commits,
             target,
             look: Look::at(ledger, target, subvolume, ranges, takes_unshared)?,
             copy: copy_beside(target)?,
@@ -66,7 +72,7 @@ fn copy_beside(target: &Target) -> Result<File, Refusal> {
         ioctl_setflags(&copy, IFlags::from_bits_retain(flags)).map_err(fail)?;
     }
     copy.set_len(target.size.get())
-        .map_err(|error| crate::share::window::refuse(target, "make a temporary file", error))?;
+        .map_err(|error| refuse(target, "make a temporary file", error))?;
     Ok(copy)
 }
 
@@ -77,12 +83,8 @@ impl<'a> Ways<'a> for BtrfsWays<'a> {
         self.look.next(is_stopping)
     }
 
-    fn is_done(&self) -> bool {
-        self.look.is_done()
-    }
-
-    fn end(&mut self) {
-        self.look.end();
+    fn asked(&mut self) -> &mut Asked {
+        &mut self.look.asked
     }
 
     fn make_room(
@@ -129,7 +131,7 @@ impl<'a> Ways<'a> for BtrfsWays<'a> {
         rest: &[CountedRange],
         _run: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
-        let rest = BtrfsRelocation::begin(self.fs, false, false, target, rest)?;
+        let rest = BtrfsRelocation::begin((self.fs, self.commits), false, false, target, rest)?;
         Ok(Box::new(rest))
     }
 }

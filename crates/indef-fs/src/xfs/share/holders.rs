@@ -1,4 +1,5 @@
-//! Finds the files that hold the blocks of a window, by the file system's reverse mapping.
+//! Finds the files that hold the blocks of a window, by the file system's reverse mapping, or among those that were
+//! [named](super::named).
 //!
 //! A reference is a file, a place in it, and blocks. The blocks of the target are cut where any reference begins or ends:
 //! each piece is then held as a whole by everybody who holds any of it.
@@ -8,9 +9,14 @@ use std::{
     fs::File,
     io,
     sync::MutexGuard,
+    thread::sleep,
+    time::Duration,
 };
 
-use indef_core::{SkipReason, layout::ExtentFlags};
+use indef_core::{
+    SkipReason,
+    layout::{ExtentFlags, Layout},
+};
 use linux_abi::{
     fiemap::Mapper,
     fsmap::{Reference, References},
@@ -19,46 +25,49 @@ use linux_abi::{
     xfs::generation,
 };
 use rustix::{
-    fs::{AtFlags, StatxFlags, statx},
+    fs::{AtFlags, StatxFlags, fstatfs, statx},
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange};
 
-use super::calls::call_apart;
+use super::{
+    calls::call_apart,
+    named::{Named, Stretch},
+    unshared::is_shared,
+};
 use crate::{
     Refusal, Target, map,
     map::next_batch,
     share::{
         claims::Claim,
         holder::{
-            Holder, HolderId, LONGEST_HULL, MOST_HOLDERS, MOST_PARTS, MOST_PARTS_OF_ALL, go_on,
-            open,
+            Found, Holder, HolderId, LONGEST_HULL, MOST_HOLDERS, MOST_PARTS, MOST_PARTS_OF_ALL,
+            go_on, open,
         },
+        place::HolderFinder,
         select::{FileParts, LONG, Part, PartState},
-        window::HolderFinder,
     },
 };
 
-/// The target and its holders.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) target: FileParts,
-    pub(super) holders: Vec<Holder>,
-    /// Pieces that have to stay.
-    pub(super) staying: BTreeMap<u64, SkipReason>,
-}
+/// How often it is looked again whether somebody has old blocks, and how long after each other.
+const GONE_AFTER: u32 = 6;
+const TURN: Duration = Duration::from_millis(20);
 
 /// Finds holders; buffers that are used again.
-#[derive(Default)]
 pub(super) struct Finder {
-    references: References,
+    tells: Tells,
     mapper: Mapper,
     /// The files without a name by which the target moves.
     ours: [u64; 2],
 }
 
-/// Some of the device: where it begins, and its bytes.
-type Stretch = (u64, u64);
+/// Who tells of holders.
+enum Tells {
+    /// The file system.
+    Rmap(References),
+    /// Whoever named them with the target; they are looked at with the first window.
+    Names(Option<Named>),
+}
 
 /// A holder of a part of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +88,17 @@ struct Owners {
 }
 
 impl Finder {
+    pub(super) fn new(needs_names: bool) -> Self {
+        Self {
+            tells: match needs_names {
+                true => Tells::Names(None),
+                false => Tells::Rmap(References::new()),
+            },
+            mapper: Mapper::default(),
+            ours: [0; 2],
+        }
+    }
+
     /// Remember our own files.
     pub(super) fn know(&mut self, copy: &File, old: &File) -> Result<(), Refusal> {
         let number = |file: &File| {
@@ -147,6 +167,9 @@ impl Finder {
         let mut found = Found::default();
         found.target.layout = map(&target.file, &target.path, around, false, &mut self.mapper)?;
         found.target.size = target.size;
+        if let Tells::Names(named @ None) = &mut self.tells {
+            *named = Some(Named::look(target, &mut self.mapper, is_stopping)?);
+        }
         let mut theirs: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
         let mut left = MOST_PARTS_OF_ALL;
         for part in parts {
@@ -158,11 +181,11 @@ impl Finder {
                 continue;
             }
             if !blocks(part, block).all(|block| claim.has(block)) {
-                found.staying.insert(part.extent, SkipReason::Changed);
+                found.staying.insert(part.extent, SkipReason::MovedAlong);
                 found.target.parts.push(*part);
                 continue;
             }
-            let references = self.of(target, (part.extent, part.len), left)?;
+            let references = self.of(target, part, left)?;
             let Some(references) = references else {
                 found.staying.insert(part.extent, SkipReason::ManyHolders);
                 found.target.parts.push(*part);
@@ -174,18 +197,25 @@ impl Finder {
                 for (_, reason) in { owners.staying.iter() }.filter(|(at, _)| meet(*at, stretch)) {
                     found.staying.entry(piece.extent).or_insert(*reason);
                 }
+                let range = FileRange::new(piece.offset, piece.len);
+                let mut is_told = !is_shared(&found.target.layout, range);
                 for share in owners.shares.iter().filter(|share| meet(share.of, stretch)) {
+                    is_told = true;
                     left = left.saturating_sub(1);
                     theirs.entry(share.inode).or_default().push(Part {
                         offset: share.offset + (piece.extent - share.of.0),
                         ..piece
                     });
                 }
+                if !is_told && matches!(self.tells, Tells::Names(_)) {
+                    let reason = SkipReason::HoldersUnknown;
+                    found.staying.entry(piece.extent).or_insert(reason);
+                }
                 found.target.parts.push(piece);
             }
         }
         if theirs.len() > MOST_HOLDERS {
-            stay(&mut found, SkipReason::ManyHolders);
+            found.stay(SkipReason::ManyHolders);
             return Ok(found);
         }
         for (inode, parts) in theirs {
@@ -206,15 +236,22 @@ impl Finder {
         Ok(found)
     }
 
-    /// The references to a stretch; none if they are more than `most`.
+    /// The references to a part of the target, as far as they are told; none if they are more than `most`.
     fn of(
         &mut self,
         target: &Target,
-        stretch: Stretch,
+        part: &Part,
         most: usize,
     ) -> Result<Option<Vec<Reference>>, Refusal> {
-        let mut all = Vec::new();
-        let asked = (self.references).to(&target.file, target.id.dev, stretch, |reference| {
+        let references = match &mut self.tells {
+            Tells::Rmap(references) => references,
+            Tells::Names(named) => {
+                let named = named.as_ref();
+                return Ok(named.and_then(|named| named.of(target.id.inode, part, most)));
+            }
+        };
+        let (mut all, stretch) = (Vec::new(), (part.extent, part.len));
+        let asked = references.to(&target.file, target.id.dev, stretch, |reference| {
             all.push(reference);
             all.len() <= most
         });
@@ -256,6 +293,11 @@ impl Finder {
             return Err(SkipReason::HoldersDiffer.into());
         }
         let layout = map(&file, &target.path, hull, false, &mut self.mapper)?;
+        // It may have other blocks by now than were told.
+        parts.retain(|part| lies_there(&layout, part));
+        if parts.is_empty() {
+            return Ok(None);
+        }
         Ok(Some(Holder {
             id: HolderId {
                 subvolume: 0,
@@ -300,12 +342,15 @@ impl HolderFinder for Finder {
         known: &dyn Fn(HolderId, u64) -> bool,
         is_stopping: &dyn Fn() -> bool,
     ) -> Option<SkipReason> {
+        if matches!(self.tells, Tells::Names(_)) {
+            // Nobody tells of them before; see below.
+            return None;
+        }
         for part in parts {
             if let Err(stopped) = go_on(is_stopping) {
                 return Some(stopped);
             }
-            let stretch = (part.extent, part.len);
-            let Ok(Some(references)) = self.of(target, stretch, MOST_PARTS_OF_ALL) else {
+            let Ok(Some(references)) = self.of(target, part, MOST_PARTS_OF_ALL) else {
                 return Some(SkipReason::HoldersUnreachable);
             };
             let is_known = |reference: &Reference| {
@@ -325,6 +370,42 @@ impl HolderFinder for Finder {
         }
         None
     }
+
+    fn left_behind(&mut self, target: &Target, old: &File, unit: FileRange) -> Option<SkipReason> {
+        if matches!(self.tells, Tells::Rmap(_)) {
+            return None;
+        }
+        for turn in 0..=GONE_AFTER {
+            if turn > 0 {
+                // A file that was deleted has its blocks until XFS gets to it in the background, upon which it is hurried
+                // here (`xfs_fs_statfs`).
+                let _ = fstatfs(old);
+                sleep(TURN);
+            }
+            match map(old, &target.path, unit, false, &mut self.mapper) {
+                Ok(kept) if !is_shared(&kept, unit) => return None,
+                Ok(_) => {}
+                // There may be somebody.
+                Err(_) => break,
+            }
+        }
+        Some(SkipReason::HoldersUnknown)
+    }
+}
+
+/// Whether a file has a part where it is told to have it.
+fn lies_there(layout: &Layout, part: &Part) -> bool {
+    let mut len = 0;
+    let mut extents = layout.clipped(FileRange::new(part.offset, part.len));
+    let all_lie = extents.all(|extent| {
+        len += extent.len.get();
+        let (into_file, into_part) = (
+            extent.file.get() - part.offset,
+            extent.phys.get().checked_sub(part.extent),
+        );
+        !extent.flags.contains(ExtentFlags::UNPLACED) && into_part == Some(into_file)
+    });
+    all_lie && len == part.len
 }
 
 /// The owners of a part of the file `own`, by the references to its blocks.
@@ -388,13 +469,6 @@ pub(super) fn blocks(part: &Part, block: Bytes) -> impl Iterator<Item = u64> + u
     (part.extent..part.extent + part.len).step_by(block.get() as usize)
 }
 
-/// Let all pieces stay.
-fn stay(found: &mut Found, reason: SkipReason) {
-    for part in &found.target.parts {
-        found.staying.entry(part.extent).or_insert(reason);
-    }
-}
-
 fn is<T>(result: &io::Result<T>, errno: Errno) -> bool {
     let error = result.as_ref().err();
     error.and_then(Errno::from_io_error) == Some(errno)
@@ -411,6 +485,7 @@ fn refuse(target: &Target, error: io::Error) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_layout::{NONE, layout, reference};
 
     const PART: Part = Part {
         offset: 1000,
@@ -419,15 +494,6 @@ mod tests {
         into: 0,
         state: PartState::Written,
     };
-
-    fn reference(start: u64, len: u64, inode: u64, offset: u64) -> Reference {
-        Reference {
-            start,
-            len,
-            data: Some((inode, offset)),
-            is_written: true,
-        }
-    }
 
     #[test]
     fn a_part_is_cut_where_its_owners_differ() {
@@ -474,6 +540,18 @@ mod tests {
             found.staying,
             [((5000, 100), SkipReason::HoldersUnreachable)]
         );
+    }
+
+    #[test]
+    fn a_holder_has_what_it_is_told_to_have_or_is_none() {
+        let lies = |extents: &[_]| lies_there(&layout(extents), &PART);
+        assert!(lies(&[(1000, 5000, 40, NONE), (1040, 5040, 90, NONE)]));
+        assert!(lies(&[(900, 4900, 200, ExtentFlags::SHARED)]));
+        assert!(!lies(&[(1000, 5000, 99, NONE)]));
+        assert!(!lies(&[(1000, 5000, 40, NONE), (1040, 6040, 60, NONE)]));
+        assert!(!lies(&[(1000, 4000, 100, NONE)]));
+        assert!(!lies(&[(1000, 5000, 100, ExtentFlags::UNPLACED)]));
+        assert!(!lies(&[]));
     }
 
     #[test]

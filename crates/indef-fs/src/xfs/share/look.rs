@@ -7,11 +7,11 @@ use super::holders::{Finder, blocks};
 use crate::{
     Refusal, Target,
     share::{
-        asked::Asked,
+        asked::{Asked, WINDOW},
         claims::Claims,
         holder::HolderId,
         relocation::Looked,
-        select::{LONG, Part},
+        select::{LONG, Part, UNIT},
     },
 };
 
@@ -25,7 +25,9 @@ pub(super) struct Look<'a> {
     takes_unshared: bool,
     claims: Claims,
     pub(super) finder: Finder,
-    asked: Asked,
+    pub(super) asked: Asked,
+    /// The next window may be copied in vain, since nobody told of all holders: it is as small as can be.
+    is_first: bool,
 }
 
 impl<'a> Look<'a> {
@@ -35,7 +37,7 @@ impl<'a> Look<'a> {
     pub(super) fn at(
         target: &'a Target,
         ranges: impl Iterator<Item = FileRange>,
-        takes_unshared: bool,
+        (takes_unshared, needs_names): (bool, bool),
     ) -> Result<Self, Refusal> {
         // It is mounted, so its device has this number as long as the target is open.
         let mut file_system = *b"xfs\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -44,19 +46,10 @@ impl<'a> Look<'a> {
             target,
             takes_unshared,
             claims: Claims::on(file_system),
-            finder: Finder::default(),
+            finder: Finder::new(needs_names),
             asked: Asked::of(target, ranges)?,
+            is_first: needs_names,
         })
-    }
-
-    /// Whether everything was looked at.
-    pub(super) fn is_done(&self) -> bool {
-        self.asked.is_done()
-    }
-
-    /// Look at nothing more.
-    pub(super) fn end(&mut self) {
-        self.asked.end();
     }
 
     /// Look at the next window. `None` if there is none.
@@ -65,7 +58,9 @@ impl<'a> Look<'a> {
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<Option<Looked>, Refusal> {
         let (target, finder) = (self.target, &mut self.finder);
-        let taken = (self.asked).next(|range, most| finder.parts_of(target, range, most))?;
+        let window = if self.is_first { UNIT } else { WINDOW };
+        let taken =
+            (self.asked).next(window, |range, most| finder.parts_of(target, range, most))?;
         let Some(taken) = taken else {
             return Ok(None);
         };
@@ -87,18 +82,11 @@ impl<'a> Look<'a> {
             subvolume: 0,
             inode: target.id.inode,
         };
-        let mut looked = Looked::select(
-            own,
-            asked,
-            found.target,
-            found.holders,
-            found.staying,
-            self.takes_unshared,
-            claim,
-        );
+        let mut looked = Looked::select(own, asked, found, self.takes_unshared, claim);
         looked.window = looked
             .window
             .map(|window| window.with_most_extents(MOST_EXTENTS));
+        self.is_first &= looked.window.is_none();
         Ok(Some(looked))
     }
 }

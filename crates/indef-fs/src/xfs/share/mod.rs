@@ -1,8 +1,8 @@
 //! `xfs-share-range`: move ranges that are shared with reflinks, and keep them shared.
 //!
 //! The steps are those of [`crate::share`]. The holders of a block are in the file system's reverse mapping (`rmapbt`),
-//! which `FS_IOC_GETFSMAP` tells root; without it this engine does not work, since blocks that an unknown holder keeps
-//! would not come free. Holders are opened by their handles, wherever their names are.
+//! which `FS_IOC_GETFSMAP` tells root. Without it, they are looked for among the files that were [named](Target::named)
+//! with the target: see [`named`]. Holders are opened by their handles, wherever their names are.
 //!
 //! # Why nothing is lost
 //!
@@ -42,6 +42,18 @@
 //! made in the moment after that keeps the old blocks: then space is lost, not data. If a holder cannot follow, those that
 //! did get the blocks of the target back. Beside the blocks of before there are never more than those of two windows.
 //!
+//! Without reverse mapping nobody tells of a holder that was not named, neither before nor right before a unit moves; XFS
+//! tells of a block only whether more than one has it. So it is asked afterwards: once everybody who is known has left the
+//! old blocks of a unit, the keeper has them alone, or there is somebody else (`FIEMAP_EXTENT_SHARED` of the keeper's
+//! blocks; the call that moved them has changed the count before it returns, `xfs_reflink_remap_extent`). Then all go back
+//! to them in the same way, nothing more of the file moves, and no space is lost. That is found with the first unit, which
+//! is a window of its own: no more than 2 MiB are copied in vain. Who is killed between the two leaves one unit in which
+//! the others have left somebody, so that its bytes are there twice.
+//!
+//! Going back, too, is a change of blocks that is not durable at once. Until the log is forced, the keeper has the old
+//! blocks and the copy has its own, so nobody writes in place in either of them; both files are open in the other
+//! process, too.
+//!
 //! While the keeper shares blocks of the target that nobody else has (this engine takes them only together with shared
 //! ones, or when it was asked for by name), a write to these gets other blocks, and the file a fragment more.
 //!
@@ -53,6 +65,7 @@
 mod calls;
 mod holders;
 mod look;
+mod named;
 mod old_blocks;
 mod unshared;
 mod ways;
@@ -85,14 +98,15 @@ pub(super) struct XfsShareRange {
     /// The engine for these else.
     alone: Option<Box<dyn Relocator>>,
     old_blocks: OldBlocks,
+    /// The file system does not tell who has a block.
+    needs_names: bool,
 }
 
 impl XfsShareRange {
     /// # Errors
     ///
     /// [`SkipReason::NoEngine`] where sharing is to be given up, or the file system cannot share;
-    /// [`SkipReason::HoldersUnknown`] where it does not tell who shares; [`SkipReason::NotPermitted`] without the
-    /// privilege.
+    /// [`SkipReason::NotPermitted`] without the privilege.
     pub(super) fn new(
         features: Features,
         options: &EngineOptions,
@@ -101,15 +115,13 @@ impl XfsShareRange {
         if options.allow_unshare || options.reclaim || !features.contains(Features::REFLINK) {
             return Err(SkipReason::NoEngine.into());
         }
-        if !features.contains(Features::RMAPBT) {
-            return Err(SkipReason::HoldersUnknown.into());
-        }
         let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH;
         match capabilities(None) {
             Ok(sets) if sets.effective.contains(needed) => Ok(Self {
                 takes_unshared: options.by_name,
                 alone,
                 old_blocks: OldBlocks::default(),
+                needs_names: !features.contains(Features::RMAPBT),
             }),
             _ => Err(SkipReason::NotPermitted.into()),
         }
@@ -126,8 +138,20 @@ impl Relocator for XfsShareRange {
         false
     }
 
+    fn needs_names(&self) -> bool {
+        self.needs_names
+    }
+
     fn admit(&self, target: &Target) -> Result<(), Refusal> {
         file::admit(target)?;
+        if self.needs_names && target.named.is_none() {
+            // Whoever asked for this engine learns why.
+            let reason = match self.takes_unshared {
+                true => SkipReason::HoldersUnknown,
+                false => SkipReason::NoEngine,
+            };
+            return Err(reason.into());
+        }
         if !self.takes_unshared && !has_shared(target)? {
             return Err(SkipReason::NoEngine.into());
         }
@@ -147,7 +171,8 @@ impl Relocator for XfsShareRange {
         ranges: &[FileRange],
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<Vec<SharedWindow>, Refusal> {
-        let mut look = Look::at(target, ranges.iter().copied(), self.takes_unshared)?;
+        let how = (self.takes_unshared, self.needs_names);
+        let mut look = Look::at(target, ranges.iter().copied(), how)?;
         let mut windows = Vec::new();
         while let Some(looked) = look.next(is_stopping)? {
             let holders = looked.window.as_ref().map_or(0, |window| window.holders());
@@ -172,8 +197,10 @@ impl Relocator for XfsShareRange {
         ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
-        let of_engine = (self.alone.as_deref(), &self.old_blocks, self.takes_unshared);
-        relocation::begin(XfsWays::new(of_engine, target, ranges)?, target, copier)
+        let of_engine = (self.alone.as_deref(), &self.old_blocks);
+        let how = (self.takes_unshared, self.needs_names);
+        let ways = XfsWays::new(of_engine, target, ranges, how)?;
+        relocation::begin(ways, target, copier)
     }
 
     fn settle(&self) -> Result<(), FsError> {

@@ -12,8 +12,10 @@ use crate::{
     CountedRange, RangeCopier, Refusal, Relocation, Relocator, Space, StepLimit, Target, map,
     reopen,
     share::{
+        asked::Asked,
+        place::Place,
         relocation::{Looked, Ways},
-        window::{Place, Window},
+        window::Window,
     },
     xfs::{
         donor::Donor,
@@ -42,15 +44,16 @@ struct Files<'a> {
     /// The copy, so that what it gives is durable at once.
     giver: File,
     old: Donor<'a>,
-    /// Another process keeps the old blocks, too, if this one is killed.
-    _kept: Kept<'a>,
+    /// Another process keeps both, too, if this one is killed.
+    _kept: [Kept; 2],
 }
 
 impl<'a> XfsWays<'a> {
     pub(super) fn new(
-        (other, old_blocks, takes_unshared): (Option<&'a dyn Relocator>, &'a OldBlocks, bool),
+        (other, old_blocks): (Option<&'a dyn Relocator>, &'a OldBlocks),
         target: &'a Target,
         ranges: &[CountedRange],
+        (takes_unshared, needs_names): (bool, bool),
     ) -> Result<Self, Refusal> {
         let ranges = ranges.iter().map(|counted| counted.range);
         Ok(Self {
@@ -58,7 +61,7 @@ impl<'a> XfsWays<'a> {
             old_blocks,
             target,
             geometry: admit(target)?,
-            look: Look::at(target, ranges, takes_unshared)?,
+            look: Look::at(target, ranges, (takes_unshared, needs_names))?,
             files: None,
         })
     }
@@ -86,8 +89,11 @@ impl<'a> XfsWays<'a> {
         let (copy, old) = (new()?, new()?);
         let giver = reopen(&copy.file, OFlags::RDWR | OFlags::DSYNC)
             .map_err(|errno| refuse(target, "open the copy", None, errno.into()))?;
-        let kept = (self.old_blocks.keep(&old.file))
-            .map_err(|error| target.error("start a process that keeps old blocks", None, error))?;
+        let keep = |donor: &Donor<'a>| {
+            let kept = self.old_blocks.keep(&donor.file);
+            kept.map_err(|error| target.error("start a process that keeps old blocks", None, error))
+        };
+        let kept = [keep(&old)?, keep(&copy)?];
         Ok(Files {
             copy,
             giver: giver.into(),
@@ -123,12 +129,8 @@ impl<'a> Ways<'a> for XfsWays<'a> {
         self.look.next(is_stopping)
     }
 
-    fn is_done(&self) -> bool {
-        self.look.is_done()
-    }
-
-    fn end(&mut self) {
-        self.look.end();
+    fn asked(&mut self) -> &mut Asked {
+        &mut self.look.asked
     }
 
     fn make_room(

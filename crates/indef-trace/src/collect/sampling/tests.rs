@@ -65,14 +65,14 @@ fn settle(control: &mut Control, rate: f64) -> f64 {
 
 #[test]
 fn a_low_rate_is_counted_exactly() {
-    let mut control = Control::new(BUDGET);
+    let mut control = Control::new(BUDGET, FEWEST);
     settle(&mut control, 2000.0);
     assert_eq!(choice(&control, LONG).weight(), 1);
 }
 
 #[test]
 fn k_rises_with_the_rate_and_falls_with_it() {
-    let mut control = Control::new(BUDGET);
+    let mut control = Control::new(BUDGET, FEWEST);
     let mut before = 1;
     for rate in [1e4, 1e5, 1e6, 5e6] {
         let cost = settle(&mut control, rate);
@@ -90,10 +90,10 @@ fn k_rises_with_the_rate_and_falls_with_it() {
 
 /// A trace from its beginning, slot by slot, on the machine of [`cost`], with a measurement of a window in
 /// each second: the share of a processor's time that it took, after each slot.
-fn trace(rate: impl Fn(u32) -> f64, slots: u32, seed: u64) -> Vec<f64> {
+fn trace(rate: impl Fn(u32) -> f64, slots: u32, seed: u64, fewest: u32) -> Vec<f64> {
     const SLOT: f64 = windows::SLOT.as_secs_f64();
     let mut numbers = Numbers::new(seed);
-    let (mut control, mut windows) = (Control::new(BUDGET), Windows::default());
+    let (mut control, mut windows) = (Control::new(BUDGET, fewest), Windows::default());
     let (mut was_window, mut is_attached) = (false, true);
     let (mut spent, mut measured, mut hurried) = (0.0, 0, true);
     let mut last_made = None;
@@ -150,21 +150,24 @@ fn trace(rate: impl Fn(u32) -> f64, slots: u32, seed: u64) -> Vec<f64> {
 /// The bound holds for a trace as a whole, from some time on. A load that begins later is no different.
 #[test]
 fn the_bound_holds_for_a_trace_as_a_whole() {
-    const RATES: [(f64, u32); 6] = [
-        (1e4, 20),
-        (3e4, 20),
-        (1e5, 120),
-        (3e5, 160),
-        (6e5, 300),
-        (1.2e6, 640),
+    const RATES: [(f64, u32, u32); 8] = [
+        (1e4, 20, FEWEST),
+        (3e4, 20, FEWEST),
+        (1e5, 120, FEWEST),
+        (3e5, 160, FEWEST),
+        (6e5, 300, FEWEST),
+        (1.2e6, 640, FEWEST),
+        (6e5, 300, FEWEST_TICKS),
+        (1.2e6, 800, FEWEST_TICKS),
     ];
-    for (rate, from) in RATES {
+    for (rate, from, fewest) in RATES {
         let mut latest = 0;
         for (seed, begin) in (0..20).flat_map(|seed| [(seed, 0), (seed, 300)]) {
             let shares = trace(
                 |slot| if slot < begin { 0.0 } else { rate },
                 begin + 3000,
                 seed,
+                fewest,
             );
             let over = shares.iter().rposition(|share| *share > BUDGET);
             latest = latest.max(over.map_or(0, |slot| slot as u32 + 1 - begin));
@@ -179,18 +182,21 @@ fn the_bound_holds_for_a_trace_as_a_whole() {
 #[test]
 fn the_bound_holds_for_short_traces() {
     const SEEDS: u64 = 40;
-    for (rate, allowed) in [
-        (3e4, [1.0, 1.0, 1.0]),
-        (1e5, [1.3, 1.0, 1.0]),
-        (3e5, [1.3, 1.0, 1.0]),
-        (6e5, [2.5, 1.4, 1.0]),
-        (1.2e6, [3.6, 2.1, 1.4]),
+    for (rate, fewest, allowed) in [
+        (3e4, FEWEST, [1.0, 1.0, 1.0]),
+        (1e5, FEWEST, [1.3, 1.0, 1.0]),
+        (3e5, FEWEST, [1.3, 1.0, 1.0]),
+        (6e5, FEWEST, [2.5, 1.4, 1.0]),
+        (1.2e6, FEWEST, [3.6, 2.1, 1.4]),
+        (6e5, FEWEST_TICKS, [2.6, 1.5, 1.0]),
+        (1.2e6, FEWEST_TICKS, [3.7, 2.3, 1.5]),
     ] {
         for begin in [0, 30] {
             for (seconds, allowed) in [2, 5, 12].into_iter().zip(allowed) {
                 let slots = begin + 20 * seconds;
                 let of = |seed| {
-                    let shares = trace(|slot| if slot < begin { 0.0 } else { rate }, slots, seed);
+                    let rate = |slot| if slot < begin { 0.0 } else { rate };
+                    let shares = trace(rate, slots, seed, fewest);
                     shares[slots as usize - 1] / BUDGET
                 };
                 let shares: Vec<f64> = (0..SEEDS).map(of).collect();
@@ -211,7 +217,7 @@ fn the_bound_holds_for_short_traces() {
 #[test]
 fn it_is_not_chosen_less_than_is_of_use() {
     // The collector alone costs more than the budget: nothing is gained by a larger k.
-    let mut control = Control::new(0.0005);
+    let mut control = Control::new(0.0005, FEWEST);
     settle(&mut control, 20_000.0);
     let cost = cost(choice(&control, LONG), 20_000.0);
     assert!(cost.seen > FEW / STEP, "{cost:?}");
@@ -222,7 +228,7 @@ fn it_is_not_chosen_less_than_is_of_use() {
 #[test]
 fn upkeep_does_not_cost_accesses() {
     for upkeep in [0.004, 0.009, 0.02] {
-        let mut control = Control::new(BUDGET);
+        let mut control = Control::new(BUDGET, FEWEST);
         for _ in 0..60 {
             let usual = cost(choice(&control, LONG), 500.0);
             let own = usual.own - usual.upkeep + upkeep;
@@ -243,7 +249,7 @@ fn upkeep_does_not_cost_accesses() {
 fn k_does_not_grow_for_what_it_does_not_spare() {
     for seed in 0..20 {
         let mut numbers = Numbers::new(seed);
-        let (mut control, mut split) = (Control::new(BUDGET), Split::default());
+        let (mut control, mut split) = (Control::new(BUDGET, FEWEST), Split::default());
         let (mut spent, mut largest) = (0.0, 0);
         for second in 0..120 {
             let choice = choice(&control, 20 * second);
@@ -275,7 +281,7 @@ fn k_does_not_grow_for_what_it_does_not_spare() {
 
 #[test]
 fn it_answers_within_a_few_measurements() {
-    let mut control = Control::new(BUDGET);
+    let mut control = Control::new(BUDGET, FEWEST);
     let cost = run(&mut control, 1e5, 0, 3);
     assert!(cost <= BUDGET * 1.2, "{cost:?}");
 }
@@ -323,7 +329,7 @@ proptest! {
 
     #[test]
     fn a_choice_is_at_least_what_was_asked(k in 1.0_f64..4096.0) {
-        let control = Control { k, ..Control::new(BUDGET) };
+        let control = Control { k, ..Control::new(BUDGET, FEWEST) };
         let choice = choice(&control, LONG);
         prop_assert!(f64::from(choice.weight()) >= k);
         prop_assert!(f64::from(choice.weight()) < k + f64::from(PAUSES));

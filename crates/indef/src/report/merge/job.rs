@@ -87,6 +87,10 @@ impl Job {
             Kind::Run => Some(base),
             Kind::Compact => Some(Self {
                 verb: Verb::Compact,
+                ended: match told.ended.as_deref() {
+                    Some("failed") => Ended::Failed,
+                    _ => base.ended,
+                },
                 files_moved: told.files_moved,
                 files_failed: told.files_failed,
                 // It makes free space whole; that files have fewer fragments is not its aim.

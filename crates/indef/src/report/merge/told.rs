@@ -39,6 +39,7 @@ pub(super) struct Told {
     pub(super) contents_equal: Option<bool>,
     /// Of `compact`.
     pub(super) wanted_bytes: Option<u64>,
+    pub(super) ended: Option<String>,
     pub(super) files_moved: u64,
     pub(super) files_failed: u64,
     pub(super) bytes_relocated: u64,

@@ -14,11 +14,11 @@ use units::Bytes;
 use super::{
     columns::{self, count},
     keys::HELP,
-    state::{Mode, ScreenState, Tone},
+    state::{Mode, ScreenState},
 };
 use crate::{
     advice::Advice,
-    output::{Count, Margin, Name, counted, fit},
+    output::{Count, Margin, Name, Tone, counted, fit},
     trace::live::Clock,
 };
 

@@ -2,7 +2,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::state::{Action, Mode, ScreenState, Tone};
+use super::state::{Action, Mode, ScreenState};
+use crate::output::Tone;
 
 /// The keys, for the help.
 pub(super) const HELP: [(&str, &str); 14] = [

@@ -34,11 +34,11 @@ use super::{ending::sentence, terminal::Screen};
 use crate::{
     args::TopArgs,
     outcome::Outcome,
-    output::{Console, Name},
+    output::{Console, Name, Tone},
     refusal::explain,
 };
 pub(super) use columns::{count, lost, time};
-use state::{Action, ScreenState, Tone};
+use state::{Action, ScreenState};
 
 /// The longest time for which a key waits for other events.
 const TICK: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@ use units::Bytes;
 
 use crate::{
     advice::Advice,
-    output::{Name, Style},
+    output::{Name, Style, Tone},
 };
 
 /// The current meaning of the keys.
@@ -31,15 +31,6 @@ pub(super) enum Action {
     Repair(Order),
     /// Stop the repair.
     Stop,
-}
-
-/// The tone of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
-    Plain,
-    Good,
-    Warn,
-    Bad,
 }
 
 /// Everything on which the screen depends.

@@ -20,9 +20,9 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     draw::draw,
-    state::{Action, Mode, ScreenState, Tone},
+    state::{Action, Mode, ScreenState},
 };
-use crate::output::Style;
+use crate::output::{Style, Tone};
 
 /// A sample row.
 pub(in crate::top) fn sample_row() -> RangeRow {

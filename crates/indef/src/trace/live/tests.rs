@@ -11,7 +11,10 @@ use indef_trace::{FileKey, FsId, Tally, TracedFile, collect::Spent};
 use units::{FileRange, Nanos};
 
 use super::{view::lines, *};
-use crate::output::{Console, Style, fit};
+use crate::{
+    documented::assert_documented,
+    output::{Console, Style, fit},
+};
 
 fn key(inode: u64) -> FileKey {
     FileKey {
@@ -333,22 +336,7 @@ fn a_bound_that_was_not_kept_is_told() {
 
 #[test]
 fn every_field_is_documented() {
-    let text = include_str!("../../../../../docs/json.md");
-    let section = text
-        .split("\n## ")
-        .find(|s| s.starts_with("trace\n"))
-        .unwrap();
     let document = serde_json::to_value(TraceDocument::new(&watched(), 1, None)).unwrap();
     let objects = [&document, &document["files"][0], &document["totals"]];
-    for object in objects {
-        for field in object
-            .as_object()
-            .unwrap()
-            .keys()
-            .filter(|key| *key != "schema")
-        {
-            let named = [format!("`{field}`"), format!("`{field}[]`")];
-            assert!(named.iter().any(|name| section.contains(name)), "{field}");
-        }
-    }
+    assert_documented("trace", &objects);
 }

@@ -1,5 +1,6 @@
 //! Helpers that run the real binary, and make files for it.
 
+pub(crate) mod documented;
 pub(crate) mod reader;
 pub(crate) mod tmux;
 
@@ -11,13 +12,16 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
 };
 
+use indef_fs::{Mapper, map};
 use rustix::process::{Pid, Signal, kill_process};
 use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use units::Bytes;
+use units::{Bytes, FileRange};
 
 /// The output and status of a run of the binary.
 #[derive(Debug)]
@@ -90,6 +94,24 @@ pub(crate) fn ended(child: Child) -> Ran {
 #[track_caller]
 pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("it is there");
+}
+
+/// Wait until it has handlers for signals, from when on it ends in order; or has ended.
+#[track_caller]
+pub(crate) fn listens(child: &Child) {
+    let until = Instant::now() + Duration::from_secs(120);
+    let is_ready = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+        let caught = field("SigCgt:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        let terminate = 1 << (Signal::TERM.as_raw() - 1);
+        caught.is_some_and(|mask| mask & terminate != 0)
+            || field("State:").is_some_and(|state| state.trim().starts_with('Z'))
+    };
+    while !is_ready() {
+        assert!(Instant::now() < until, "it does not listen to signals");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The binary, with a state directory for this process alone.
@@ -202,12 +224,42 @@ pub(crate) fn make(path: &Path, size: Bytes, piece: Bytes) {
     .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
+/// Files of that kind: `file 0`, `file 1` and so on.
+#[track_caller]
+pub(crate) fn make_several(dir: &Path, count: usize, size: Bytes, piece: Bytes) {
+    for n in 0..count {
+        make(&dir.join(format!("file {n}")), size, piece);
+    }
+}
+
 /// Fragments of a file, written back first.
 #[track_caller]
 pub(crate) fn fragments(path: &Path) -> u64 {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
     scratch_fs::fragments(&file).unwrap()
+}
+
+/// Wait until one of the files has fewer fragments than that: a run is at work. Nothing is written back
+/// for that, which would cut what Btrfs moves.
+#[track_caller]
+pub(crate) fn has_begun<P: AsRef<Path>>(files: &[P], before: u64) {
+    let until = Instant::now() + Duration::from_secs(120);
+    let is_whole = |path: &P| {
+        let (path, all) = (path.as_ref(), FileRange::new(0, u64::MAX));
+        let layout = map(
+            &File::open(path).unwrap(),
+            path,
+            all,
+            false,
+            &mut Mapper::default(),
+        );
+        layout.unwrap().fragments() >= before
+    };
+    while files.iter().all(is_whole) {
+        assert!(Instant::now() < until, "nothing moves");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The SHA-256 of every file below a directory.

@@ -1,16 +1,19 @@
-//! Files in the folder of the service, which is ours alone: read with care all the same, and replaced in one step.
+//! Files in folders of indef's state, which are ours alone: read with care all the same, and replaced in one step.
 
 use std::{
     fs, io,
     io::{Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::Path,
 };
 
-use rustix::{fs::OFlags, process::geteuid};
+use rustix::{
+    fs::{Mode, OFlags, open},
+    process::geteuid,
+};
 
 /// A file, as it was found.
-pub(super) enum Found {
+pub(crate) enum Found {
     /// There is none.
     None,
     /// It is no file of ours, or longer than any of ours.
@@ -20,7 +23,7 @@ pub(super) enum Found {
 }
 
 /// Read a file of at most so many bytes.
-pub(super) fn read(path: &Path, longest: u64) -> io::Result<Found> {
+pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Found> {
     // Neither a link is followed nor a FIFO waited for.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::OpenOptions::new()
@@ -41,8 +44,22 @@ pub(super) fn read(path: &Path, longest: u64) -> io::Result<Found> {
     Ok(Found::Bytes(bytes))
 }
 
+/// Make or find a folder, and open it; `None` if it is not ours alone.
+pub(crate) fn own_folder(path: &Path) -> io::Result<Option<fs::File>> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    // A link is not followed.
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = fs::File::from(open(path, flags, Mode::empty())?);
+    let status = folder.metadata()?;
+    let is_ours = status.uid() == geteuid().as_raw() && status.mode() & 0o022 == 0;
+    Ok(is_ours.then_some(folder))
+}
+
 /// Replace a file: a kill or a power cut leaves the old one or the new one.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     // Always the same name, so that a kill leaves one at most. The folder is ours alone.
     let beside = path.with_extension("new");
