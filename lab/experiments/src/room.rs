@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use flash_model::Zone;
 use flashd::device::{Device, LoggedCommand};
 use guest::{Guest, Patched, Release, Zns, ZnsOptions, ZnsSetup, standing::Session};
@@ -15,6 +15,8 @@ use units::Bytes;
 use super::{image::FAST, inside::WatchResult, layout::Layout, virtual_time::ZONED};
 
 const PATIENCE: Duration = Duration::from_secs(1800);
+/// What the kernel says is there, or not.
+const ASKING: Duration = Duration::from_secs(30);
 
 /// What the guest is like.
 pub(crate) struct RoomOptions<'a> {
@@ -30,12 +32,15 @@ pub(crate) struct RoomOptions<'a> {
     pub(crate) setup: ZnsSetup,
     /// Whether the SSD has standard commands only.
     pub(crate) standard_only: bool,
-    /// Whether F2FS collects garbage by itself. (It cannot be mounted on zones without its collector, which is put to sleep
-    /// otherwise.)
+    /// Whether F2FS collects garbage by itself until somebody looks where files lie. (It cannot be mounted on zones without
+    /// its collector, which finds no time to otherwise.)
     pub(crate) collects: bool,
     /// Ends the guest when it is set.
     pub(crate) stop: Arc<AtomicBool>,
 }
+
+/// How often it is looked again whether files lie still: the collector may be at work on a section.
+const LOOKS: usize = 10;
 
 /// A recorded migration.
 pub(crate) struct Recording {
@@ -95,11 +100,7 @@ impl Room {
             "for disk in /sys/block/nvme*; do echo {ahead} >$disk/queue/read_ahead_kb; done"
         ))?;
         if !options.collects {
-            room.shell(
-                "cd /sys/fs/f2fs/$(basename $(readlink -f $ZNS_CONVENTIONAL)) && \
-                 for time in gc_no_gc_sleep_time gc_max_sleep_time gc_min_sleep_time; do \
-                 echo 3600000 >$time; done",
-            )?;
+            room.stop_collecting()?;
         }
         Ok(room)
     }
@@ -135,8 +136,32 @@ impl Room {
         done.map(|_| commands)
     }
 
-    /// Where the files of a directory lie, in the namespace with zones.
+    /// Have F2FS collect no more garbage by itself, and so leave files where they lie: for an hour it is never idle, as
+    /// `is_idle` sees it (fs/f2fs/f2fs.h, v6.12; the interval is in seconds). What has begun is still done.
+    fn stop_collecting(&self) -> Result<()> {
+        self.shell(
+            "echo 3600 >/sys/fs/f2fs/$(basename $(readlink -f $ZNS_CONVENTIONAL))/gc_idle_interval",
+        )?;
+        Ok(())
+    }
+
+    /// Where the files of a directory lie, in the namespace with zones. They go on lying there: no garbage is collected
+    /// from now on.
     pub(crate) fn layout(&self, dir: &str) -> Result<Layout> {
+        self.stop_collecting()?;
+        let mut found = self.look(dir)?;
+        for _ in 0..LOOKS {
+            self.shell("sync")?;
+            let again = self.look(dir)?;
+            if again == found {
+                return Ok(found);
+            }
+            found = again;
+        }
+        bail!("{dir}: files do not lie still, though F2FS has been told to collect no garbage");
+    }
+
+    fn look(&self, dir: &str) -> Result<Layout> {
         self.inside(&["layout", dir, "/share/layout"])?;
         let layout = std::fs::read(self.share.join("layout"))?;
         let layout: Layout = serde_json::from_slice(&layout)?;
@@ -177,8 +202,14 @@ impl Room {
         self.run(&["sh", "-c", script])
     }
 
+    /// Run a command; what the kernel last said goes with its failure.
     pub(crate) fn run(&self, words: &[&str]) -> Result<String> {
-        Ok(self.session.output(words, PATIENCE)?)
+        self.session.output(words, PATIENCE).map_err(|error| {
+            let kernel = ["sh", "-c", "dmesg | tail -n 20"];
+            let said = self.session.output(&kernel, ASKING).unwrap_or_default();
+            let both = format!("{error}\n{said}");
+            anyhow!(error).context(both)
+        })
     }
 }
 
