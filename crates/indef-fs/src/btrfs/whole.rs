@@ -9,7 +9,9 @@
 //! - **Who else has an extent** is not in this tree. So only a [plain](Nature::Plain) file is as it was while its leaf
 //!   is: all of it is one extent, which it reaches from end to end, and of which nobody needs to know who shares it.
 //! - **Where a balance has put an extent** may be in a leaf of its own tree that is older than the transaction in which
-//!   it became one of this tree (fs/btrfs/relocation.c, `replace_path`). So nothing is remembered of places.
+//!   it became one of this tree (fs/btrfs/relocation.c, `replace_path`). So nothing is remembered of places, and a file
+//!   of several extents (of 128 MiB at most) is not plain, though they lie next to each other: a balance moves each as a
+//!   whole, and may put the next one elsewhere.
 //!
 //! A number of a transaction means nothing in another history of the file system (one that was put back from a copy). So
 //! it counts only as long as the file system [stays mounted](SubvolumeFiles::session).
@@ -450,7 +452,7 @@ impl<'a> Reader<'a> {
                         // Of a file that has nothing but holes.
                         (_, 0) => true,
                         (size, _) => {
-                            Files::is_one_run(known, size, allocated)
+                            known.extents == 1 && Files::is_one_run(known, size, allocated)
                                 || self.files.is_inline(known) && allocated <= block_size.get()
                         }
                     };
@@ -473,3 +475,6 @@ impl<'a> Reader<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use crate::stored::{Found, own_folder, read, write};
 const FOLDER: &str = "scans";
 const MAGIC: &[u8; 8] = b"indefmem";
 /// Raised with each change of the format, or of what is plain.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// A longer file is none of ours, and none is written: of some ten million files.
 const LONGEST: u64 = 64 << 20;
 /// Of so many subvolumes something is remembered: those that were written last.

@@ -1,6 +1,6 @@
 //! A scan of a whole subvolume of Btrfs: by its tree instead of a walk, and of that only what changed since the last one.
 //!
-//! `indef_fs::SubvolumeFiles` tells why what did not change may be remembered. Of a file in one piece that is its
+//! `indef_fs::SubvolumeFiles` tells why what did not change may be remembered. Of a plain file that is its
 //! contribution to the sums; all others are looked at each time, as it is not in the tree of the subvolume who else
 //! has their extents.
 //!

@@ -122,7 +122,7 @@ pub(crate) enum Command {
 /// Walks the paths in parallel and reads only metadata: it changes nothing and reads no file
 /// content. It does not leave the file systems of the given directories.
 ///
-/// On Btrfs a scan of a whole subvolume by root remembers files in one piece, and the next one
+/// On Btrfs a scan of a whole subvolume by root remembers files of one extent, and the next one
 /// looks only at what has changed since, by the generations of the subvolume's tree. Up to 64 MiB
 /// of data that wait in memory are written back for that.
 #[derive(Debug, Args)]
