@@ -13,9 +13,13 @@ use crate::cache::{READ_PIECE, cached_pages, drop_clean, page};
 /// The kernel begins with single pages, and makes folios larger with each read-ahead.
 const LEN: Bytes = Bytes::mib(2);
 
-/// Whether the kernel caches this file, which is empty and nobody else's, in folios of several pages. `false` before
-/// Linux 6.5, which does not count cached pages: ext4 has had no large folios then. The file is empty again afterwards.
-pub(super) fn are_large(file: &File) -> io::Result<bool> {
+/// Whether the kernel caches this file, which is empty and nobody else's, in folios of several pages. `None` where it does
+/// not count cached pages: before Linux 6.5, or where the call is filtered, as service managers that are older than the
+/// kernel do. The file is empty again afterwards.
+pub(super) fn are_large(file: &File) -> io::Result<Option<bool>> {
+    if cached_pages(file, FileRange::new(0, page().get())).is_none() {
+        return Ok(None);
+    }
     file.set_len(LEN.get())?;
     let _ = fadvise(file, 0, None, Advice::Sequential);
     let mut buffer = vec![0; READ_PIECE.get() as usize];
@@ -24,7 +28,7 @@ pub(super) fn are_large(file: &File) -> io::Result<bool> {
     }
     let large = !are_single(file, FileRange::new(0, LEN.get()));
     file.set_len(0)?;
-    Ok(large)
+    Ok(Some(large))
 }
 
 /// Drop a part of a file, whole pages, from the cache page by page. Returns whether each cached page went.
@@ -45,6 +49,9 @@ fn are_single(file: &File, range: FileRange) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use rustix::fs::{MemfdFlags, memfd_create};
     use scratch_fs::{ScratchFs, require};
 
     use super::*;
@@ -64,9 +71,22 @@ mod tests {
         };
         let file = file(&scratch);
         let fs = crate::detect(&file, scratch.path()).unwrap();
-        // Large folios came to ext4 in 6.16.
-        assert_eq!(are_large(&file).unwrap(), fs.kernel_at_least(6, 16));
+        // Large folios came to ext4 in 6.16; kernels without large pages have none (linux/pagemap.h,
+        // `mapping_set_folio_order_range`, v6.18).
+        let has_large_pages = Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        let expected = fs.kernel_at_least(6, 16) && has_large_pages;
+        assert_eq!(are_large(&file).unwrap().unwrap_or(expected), expected);
         assert_eq!(file.metadata().unwrap().len(), 0);
+    }
+
+    /// The kernel counts no pages of such a file.
+    #[test]
+    fn where_pages_are_not_counted_nothing_is_told() {
+        let flags = MemfdFlags::HUGETLB | MemfdFlags::CLOEXEC;
+        let Ok(file) = memfd_create("uncounted", flags) else {
+            return scratch_fs::skip("no files of huge pages");
+        };
+        assert_eq!(are_large(&File::from(file)).unwrap(), None);
     }
 
     /// All moves depend on it.

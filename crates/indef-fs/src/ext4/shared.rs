@@ -27,6 +27,8 @@ pub(super) struct Shared {
     pub(super) read_ahead: Bytes,
     /// Whether files are cached in large folios, once that was of interest.
     large_folios: OnceLock<bool>,
+    /// Whether they are where that cannot be found out.
+    may_be_large: bool,
     /// Directories for a donor, where the file's own does not allow one.
     pub(super) fallbacks: Vec<PathBuf>,
     /// Leave files alone that others have open.
@@ -49,6 +51,8 @@ impl Shared {
             settler: Settler::new(SETTLING),
             read_ahead: READ_PIECE * u64::from(options.queue_depth.clamp(1, 64)),
             large_folios: OnceLock::new(),
+            // Since then ext4 has had them.
+            may_be_large: fs.kernel_at_least(6, 16),
             fallbacks: mount_point.chain(temporary).collect(),
             strict: options.strict,
             // The donor's place is chosen in whole pages.
@@ -65,8 +69,9 @@ impl Shared {
     /// Whether cached data has to be dropped and read again as single pages first.
     pub(super) fn caches_large_folios(&self, target: &Target) -> bool {
         *self.large_folios.get_or_init(|| {
-            donor::create(target, &self.fallbacks)
-                .is_ok_and(|file| folios::are_large(&file).unwrap_or_default())
+            let file = donor::create(target, &self.fallbacks).ok();
+            let found = file.and_then(|file| folios::are_large(&file).ok().flatten());
+            found.unwrap_or(self.may_be_large)
         })
     }
 
