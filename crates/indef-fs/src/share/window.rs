@@ -205,7 +205,7 @@ impl Window {
                 self.copied = Layout::new(extents);
                 for run in &self.runs {
                     let new = finder.extents_of_copy(target, copy, *run)?;
-                    self.claim.add(new.into_iter());
+                    self.claim.add_copy(new.into_iter());
                 }
                 return self.leave_out_changed(place, mapper);
             }

@@ -45,11 +45,10 @@ fn effort() -> Effort {
 /// What a file may be refused for that is written, besides what any file in use may be refused for.
 ///
 /// The engines that keep sharing move extents as a whole only. What was written since the plan was made may have begun one
-/// in a planned range that ends behind it. And an extent that is new since the one before was claimed counts as moved by
-/// another worker, whoever made it.
+/// in a planned range that ends behind it.
 fn as_written(kind: EngineKind) -> Vec<SkipReason> {
     match kind.keeps_sharing() {
-        true => vec![SkipReason::HoldersDiffer, SkipReason::MovedAlong],
+        true => vec![SkipReason::HoldersDiffer],
         false => Vec::new(),
     }
 }

@@ -22,7 +22,7 @@ use super::apart::{looking, sharing};
 use crate::{
     Refusal, Target, map,
     share::{
-        claims::Claim,
+        claims::{Arrivals, Claim},
         holder::{
             Found, Holder, HolderId, LONGEST_HULL, MOST_HOLDERS, MOST_PARTS, MOST_PARTS_OF_ALL,
             go_on, open,
@@ -109,7 +109,7 @@ impl Finder {
         target: &Target,
         parts: Vec<Part>,
         hull: FileRange,
-        claim: &Claim,
+        (claim, arrivals): (&Claim, &Arrivals),
     ) -> Result<Found, Refusal> {
         let block = target.block_size;
         let around = FileRange::between(
@@ -127,7 +127,8 @@ impl Finder {
         };
         for part in &found.target.parts {
             if !claim.has(part.extent) {
-                found.staying.insert(part.extent, SkipReason::MovedAlong);
+                let reason = arrivals.reason(part.extent);
+                found.staying.insert(part.extent, reason);
             }
         }
         Ok(found)

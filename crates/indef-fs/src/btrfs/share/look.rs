@@ -70,6 +70,7 @@ impl<'a> Look<'a> {
     ) -> Result<Option<Looked>, Refusal> {
         let (ledger, target, subvolume) = (self.ledger, self.target, self.subvolume);
         let finder = &mut self.finder;
+        let arrivals = self.claims.arrivals();
         let taken = (self.asked).next(WINDOW, |range, most| {
             finder.parts_of(target, subvolume, range, most)
         })?;
@@ -84,7 +85,7 @@ impl<'a> Look<'a> {
         for range in &asked {
             now.extend(finder.parts_of(target, subvolume, *range, Bytes(u64::MAX))?);
         }
-        let found = self.finder.alone(target, now, hull, &claim)?;
+        let found = self.finder.alone(target, now, hull, (&claim, &arrivals))?;
         // Nobody is asked for who holds what would not move anyway.
         let alone = select(&asked, &found.target, &[], found.staying.clone(), true);
         if alone.runs.is_empty() {

@@ -39,7 +39,7 @@ use crate::{
     Refusal, Target, map,
     map::next_batch,
     share::{
-        claims::Claim,
+        claims::{Arrivals, Claim},
         holder::{
             Found, Holder, HolderId, LONGEST_HULL, MOST_HOLDERS, MOST_PARTS, MOST_PARTS_OF_ALL,
             go_on, open,
@@ -156,7 +156,7 @@ impl Finder {
         target: &Target,
         parts: &[Part],
         hull: FileRange,
-        claim: &Claim,
+        (claim, arrivals): (&Claim, &Arrivals),
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<Found, Refusal> {
         let block = target.block_size;
@@ -180,8 +180,8 @@ impl Finder {
                 found.target.parts.push(*part);
                 continue;
             }
-            if !blocks(part, block).all(|block| claim.has(block)) {
-                found.staying.insert(part.extent, SkipReason::MovedAlong);
+            if let Some(reason) = unclaimed(part, block, claim, arrivals) {
+                found.staying.insert(part.extent, reason);
                 found.target.parts.push(*part);
                 continue;
             }
@@ -467,6 +467,13 @@ const fn meet(one: Stretch, other: Stretch) -> bool {
 /// The addresses of the blocks of a part.
 pub(super) fn blocks(part: &Part, block: Bytes) -> impl Iterator<Item = u64> + use<> {
     (part.extent..part.extent + part.len).step_by(block.get() as usize)
+}
+
+/// Why a part stays of which not all blocks could be claimed: other workers that move any of them come first.
+fn unclaimed(part: &Part, block: Bytes, claim: &Claim, arrivals: &Arrivals) -> Option<SkipReason> {
+    let unclaimed = blocks(part, block).filter(|block| !claim.has(*block));
+    let reasons = unclaimed.map(|block| arrivals.reason(block));
+    reasons.max_by_key(|reason| *reason == SkipReason::MovedAlong)
 }
 
 fn is<T>(result: &io::Result<T>, errno: Errno) -> bool {

@@ -59,6 +59,7 @@ impl<'a> Look<'a> {
     ) -> Result<Option<Looked>, Refusal> {
         let (target, finder) = (self.target, &mut self.finder);
         let window = if self.is_first { UNIT } else { WINDOW };
+        let arrivals = self.claims.arrivals();
         let taken =
             (self.asked).next(window, |range, most| finder.parts_of(target, range, most))?;
         let Some(taken) = taken else {
@@ -77,7 +78,7 @@ impl<'a> Look<'a> {
         for range in &asked {
             now.extend(finder.parts_of(target, *range, Bytes(u64::MAX))?);
         }
-        let found = finder.find(target, &now, hull, &claim, is_stopping)?;
+        let found = finder.find(target, &now, hull, (&claim, &arrivals), is_stopping)?;
         let own = HolderId {
             subvolume: 0,
             inode: target.id.inode,
