@@ -25,7 +25,8 @@ use super::{files::ChooseArgs, trace::overhead, values, values::Limit};
 /// or a drive is too warm or too worn. It says in one line each what it decides, and why. docs/ops.md has all of it.
 ///
 /// Without PATH, all mounted file systems that an engine works on are looked after, each for itself. Ctrl-C and
-/// SIGTERM end it after the current step, SIGHUP has it look at mounts and the configuration again.
+/// SIGTERM end it after the current step. SIGHUP has it look at the mounts again, and read again the configuration that
+/// `--config` names; without `--config` its settings stay as they are.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sudo indef watch --once --dry-run        what would it do now?\n  \

@@ -160,6 +160,49 @@ fn what_cannot_be_is_refused_with_the_reason() {
     assert!(ran.err.contains("nothing was done"), "{ran:?}");
 }
 
+/// SIGHUP without `--config`: the command line holds as before, and there is nothing to read again.
+#[test]
+fn a_service_without_a_configuration_goes_on_after_sighup() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, data) = (folder.path().join("state"), folder.path().join("data"));
+    fs::create_dir(&state).unwrap();
+    fs::create_dir(&data).unwrap();
+    let (notify, numbers) = (
+        folder.path().join("notify"),
+        folder.path().join("indef.prom"),
+    );
+    let socket = UnixDatagram::bind(&notify).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut child = spawn(
+        watch(&state)
+            .env("NOTIFY_SOCKET", &notify)
+            // Nothing is read of how busy this machine is.
+            .env("INDEF_WATCH_ROOT", folder.path())
+            .args(["--window", "22:00-06:00", "--budget", "20MiB"])
+            .arg("--metrics-file")
+            .args([&numbers, &data]),
+    );
+    told(&socket, "READY=1");
+    for _ in 0..2 {
+        signal(&child, Signal::HUP);
+        told(&socket, "READY=1");
+        assert!(child.try_wait().unwrap().is_none(), "it goes on");
+    }
+    signal(&child, Signal::TERM);
+    told(&socket, "STOPPING=1");
+    let ran = ended(child);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let rounds: Vec<&str> = ran.err.split("looks after one file system\n").collect();
+    assert_eq!(rounds.len(), 4, "{ran:?}");
+    for word in ["settings", "configuration", "metrics"] {
+        assert!(!ran.err.contains(word), "{ran:?}");
+    }
+    let told = fs::read_to_string(&numbers).unwrap();
+    assert!(told.ends_with("# EOF\n"), "{told}");
+}
+
 /// SIGHUP: a file with mistakes changes nothing, one without them holds from then on.
 #[test]
 fn a_service_reads_its_configuration_again() {
