@@ -12,9 +12,9 @@
 //!
 //! How much of it is counted follows from what it costs, where that is asked for ([`Sampling`]).
 //!
-//! The modules use one another in one direction: `collector` → `hand` → `sampler` → `programs`, `intake`, `files`,
-//! `accounts` (with `standing`), `meter` → `config` (with `overlay`), `brake` → `sampling` (with `windows`), `sources`, `tallies` → `wire` → `contract`, which is
-//! generated from `bpf/contract.h`.
+//! The modules use one another in one direction: `collector` → `hand` → `sampler` → `opened` → `expense`, `programs`, `intake`,
+//! `files`, `accounts` (with `standing`), `meter` → `config` (with `overlay`), `brake` → `sampling` (with `windows`), `sources`,
+//! `tallies` → `wire` → `contract`, which is generated from `bpf/contract.h`.
 
 mod accounts;
 mod brake;
@@ -25,12 +25,14 @@ mod config;
 mod contract;
 mod drained;
 mod error;
+mod expense;
 mod files;
 mod hand;
 mod intake;
 mod log;
 mod meter;
 mod namespace;
+mod opened;
 mod options;
 mod overlay;
 mod programs;

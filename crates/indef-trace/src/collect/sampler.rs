@@ -12,14 +12,14 @@ use super::{
     brake::{Brake, is_news},
     drained::Windowed,
     error::TraceError,
-    meter::{Meter, OwnTime, thread_time},
+    expense::Expense,
+    meter::{Meter, thread_time},
+    opened::Opened,
     options::{Layer, TraceOptions},
     programs::Programs,
-    sampling::{Choice, Control, Cost, FEWEST, FEWEST_TICKS, Sampling, Spent},
-    slower_calls::SlowerCalls,
-    split::Split,
+    sampling::{Choice, Control, FEWEST, FEWEST_TICKS, Sampling, Spent},
     standing::Standing,
-    windows::{Between, SLOT, Stretch, Window, Windows, longest},
+    windows::{Between, SLOT, Stretch, Windows, longest},
     wire,
 };
 
@@ -45,33 +45,6 @@ enum Slot {
     Paused,
 }
 
-/// A window that has begun.
-#[derive(Clone, Copy)]
-struct Open {
-    choice: Choice,
-    brake: Option<Brake>,
-    /// The programs' sums when it began.
-    seen: u64,
-    chosen: u64,
-    common: u64,
-    /// Accesses of it that the programs did not count.
-    also: u64,
-    /// Its time, once it is over.
-    long: Duration,
-}
-
-impl Open {
-    /// The accesses that were looked at, where these are all so far, and an estimate of those there were.
-    fn looked(&self, seen: u64) -> (u64, u64) {
-        let seen = seen.saturating_sub(self.seen);
-        let made = match self.brake {
-            Some(brake) => brake.made(seen),
-            None => seen * u64::from(self.choice.one_in),
-        };
-        (seen, made)
-    }
-}
-
 pub(super) struct Sampler {
     plan: Plan,
     windows: Windows,
@@ -89,33 +62,12 @@ pub(super) struct Sampler {
     /// When the one before it ended.
     ended: Instant,
     /// The last window.
-    open: Option<Open>,
+    open: Option<Opened>,
     /// The windows since they were last asked for, if some stand for more than themselves.
     windowed: Option<Windowed>,
-    /// When the programs were attached.
-    started: Instant,
-    /// Processor time of taking the counts, and of the slots.
-    own: Duration,
-    /// The part of it that is for slots, without attaching.
-    upkeep: Duration,
-    /// Time in the programs, up to `charged`.
-    programs: Duration,
-    charged: Instant,
-    /// Their shares of a processor while all of them are attached, and in a pause; `None` before the first
-    /// measurement.
-    shares: Option<(f64, f64)>,
-    /// The part of the programs' cost that no choice spares.
-    split: Split,
-    /// What a system call takes longer while the programs are attached, where they are at its beginning and its end.
-    slower_calls: SlowerCalls,
-    /// The share of a processor that counting takes while it is chosen, where a choice holds for a time.
-    while_chosen: f64,
+    expense: Expense,
     /// The accesses of the slot that was measured last.
     made: u64,
-    /// Processor time of attaching them last, and detaching them again.
-    attaching: Duration,
-    /// That of all times.
-    attaching_in_all: Duration,
 }
 
 impl Sampler {
@@ -156,18 +108,8 @@ impl Sampler {
             ended: now,
             open: None,
             windowed: None,
-            started: now,
-            own: Duration::ZERO,
-            upkeep: Duration::ZERO,
-            programs: Duration::ZERO,
-            charged: now,
-            shares: None,
-            split: Split::default(),
-            slower_calls: SlowerCalls::before(options),
-            while_chosen: 0.0,
+            expense: Expense::new(options, now),
             made: 0,
-            attaching: Duration::ZERO,
-            attaching_in_all: Duration::ZERO,
         };
         programs.variables.set_salt(random());
         sampler.begin_slot();
@@ -178,9 +120,9 @@ impl Sampler {
     /// The programs were attached: the first look at their cost begins.
     pub(super) fn start(&mut self, programs: &Programs) {
         let now = Instant::now();
-        (self.started, self.began, self.ended, self.charged) = (now, now, now, now);
+        (self.began, self.ended) = (now, now);
         self.standing = Standing::new(monotonic());
-        self.slower_calls.after();
+        self.expense.start(now);
         if let Plan::Bounded(_, meter) = &mut self.plan {
             meter.begin(programs.watched());
         }
@@ -188,7 +130,7 @@ impl Sampler {
 
     /// Note the time that taking the counts took the calling thread, since it had used `began`.
     pub(super) fn took_counts(&mut self, began: Duration) {
-        self.own += thread_time().saturating_sub(began);
+        self.expense.took_counts(began);
     }
 
     /// To be called some twenty times a second; `reader` is the processor time of the ring's reader. Returns
@@ -200,9 +142,7 @@ impl Sampler {
         self.pass_over();
         let began = thread_time();
         self.end_slot(programs, reader);
-        let took = thread_time().saturating_sub(began);
-        self.own += took;
-        self.upkeep += took;
+        self.expense.took_slot(began, Duration::ZERO);
         true
     }
 
@@ -213,12 +153,11 @@ impl Sampler {
 
     /// Begin the next slot.
     pub(super) fn go_on(&mut self, programs: &mut Programs) -> Result<(), TraceError> {
-        let (began, attached) = (thread_time(), self.attaching_in_all);
+        let (began, before) = (thread_time(), self.expense.attaching_in_all());
         let done = self.next_slot(programs);
         self.began = Instant::now();
-        let took = thread_time().saturating_sub(began);
-        self.own += took;
-        self.upkeep += took.saturating_sub(self.attaching_in_all - attached);
+        let attaching = self.expense.attaching_in_all() - before;
+        self.expense.took_slot(began, attaching);
         done
     }
 
@@ -263,7 +202,7 @@ impl Sampler {
         if !stands_for_others {
             self.settle_slot(programs, before);
         }
-        self.charge(before);
+        self.expense.charge(before != Slot::Paused);
         if self.slot == Slot::Window {
             self.end_window(programs);
         }
@@ -274,14 +213,11 @@ impl Sampler {
         match self.slot {
             Slot::Window if programs.is_paused() => {
                 programs.resume()?;
-                self.attaching = thread_time().saturating_sub(at);
-                self.attaching_in_all += self.attaching;
+                self.expense.attached(at);
             }
             Slot::Paused if !programs.is_paused() => {
                 programs.pause();
-                let detaching = thread_time().saturating_sub(at);
-                self.attaching += detaching;
-                self.attaching_in_all += detaching;
+                self.expense.detached(at);
             }
             _ => {}
         }
@@ -348,16 +284,7 @@ impl Sampler {
         if choice.pauses > 1 {
             choice.pauses = self.stretch.slots(choice.pauses, random());
         }
-        let state = programs.variables.state();
-        self.open = Some(Open {
-            choice,
-            brake,
-            seen: state.seen,
-            chosen: state.chosen,
-            common: state.common,
-            also: 0,
-            long: SLOT,
-        });
+        self.open = Some(Opened::new(choice, brake, programs));
         programs
             .variables
             .set_sampling(choice.one_in, choice.weight(), brake.map(Brake::allowed));
@@ -415,11 +342,8 @@ impl Sampler {
         self.windowed.is_some()
     }
 
-    fn measure(&mut self, programs: &Programs, open: Open, reader: Duration) {
-        let own = OwnTime {
-            all: self.own + reader,
-            upkeep: self.upkeep,
-        };
+    fn measure(&mut self, programs: &Programs, open: Opened, reader: Duration) {
+        let own = self.expense.own(reader);
         let Plan::Bounded(control, meter) = &mut self.plan else {
             return;
         };
@@ -434,31 +358,14 @@ impl Sampler {
             return;
         };
         self.made = made;
-        self.shares = Some((measured.attached + measured.staying, measured.staying));
         if is_braked {
             control.braked(made as f64 / seen as f64);
         }
         let pauses = f64::from(choice.pauses);
         let seconds = self.began.elapsed().as_secs_f64();
-        let unchosen = (self.split).measured(measured.attached, seconds, seen, made);
-        self.while_chosen = match self.slower_calls.is_asked() {
-            true => (measured.attached - unchosen) * made as f64 / seen.max(1) as f64,
-            false => 0.0,
-        };
-        let cost = Cost {
-            // Also in the slot after a window, when they cost less.
-            programs: measured.attached * (2.0 / pauses).min(1.0) + measured.staying,
-            unchosen: unchosen * (2.0 / pauses).min(1.0) + measured.staying,
-            own: measured.own,
-            attaching: match choice.pauses {
-                1 => 0.0,
-                _ => self.attaching.as_secs_f64() / (SLOT.as_secs_f64() * pauses),
-            },
-            upkeep: measured.upkeep,
-            seen: measured.seen,
-        };
-        let spent = (self.programs + own.all).as_secs_f64();
-        let debt = control.debt(spent, self.started.elapsed().as_secs_f64());
+        let cost = (self.expense).measured(measured, choice, seconds, (seen, made));
+        let spent = (self.expense.programs() + own.all).as_secs_f64();
+        let debt = control.debt(spent, self.expense.elapsed().as_secs_f64());
         let longest = longest(self.slots);
         control.measured(cost, debt, longest);
         let next = control.choice(control.pauses(longest));
@@ -471,21 +378,6 @@ impl Sampler {
         }
     }
 
-    /// Charge the programs for the time since they were charged last, in a slot of this kind. Before the first
-    /// measurement they are charged for nothing: it charges them for all of it.
-    fn charge(&mut self, slot: Slot) {
-        let Some((attached, paused)) = self.shares else {
-            return;
-        };
-        let now = Instant::now();
-        let share = match slot {
-            Slot::Window | Slot::After => attached,
-            Slot::Paused => paused,
-        };
-        self.programs += (now - self.charged).mul_f64(share);
-        self.charged = now;
-    }
-
     /// An access of the last window was counted that the programs did not count.
     pub(super) fn chose_also(&mut self) {
         if let Some(open) = &mut self.open {
@@ -496,43 +388,9 @@ impl Sampler {
     /// The last window has ended, with all that was chosen in it. Accesses that end later than the
     /// slot after it are few.
     fn end_window(&mut self, programs: &Programs) {
-        let Some(Open {
-            choice,
-            seen,
-            chosen,
-            common,
-            also,
-            long,
-            ..
-        }) = self.open.take()
-        else {
-            return;
-        };
-        let state = programs.variables.state();
-        let (chosen, common) = (state.chosen - chosen + also, state.common - common);
-        let seen = (state.seen - seen).max(chosen);
-        let weight = f64::from(choice.weight());
-        let joint = match choice.weight() {
-            0 | 1 => 0.0,
-            _ => common as f64 / (weight * (weight - 1.0)),
-        };
-        let share = match choice.pauses {
-            1 if choice.one_in == 1 => 0.0,
-            1 => self.while_chosen,
-            _ => {
-                // A run of reads is chosen once.
-                let calls = seen as f64 * f64::from(choice.one_in) / long.as_secs_f64().max(1e-3);
-                let programs = self.shares.map_or(0.0, |(attached, _)| attached);
-                programs + calls * self.slower_calls.seconds()
-            }
-        };
-        self.between.add(Window {
-            pauses: choice.pauses,
-            one_in: choice.one_in,
-            chosen,
-            squares: chosen as f64 + joint,
-            share,
-        });
+        if let Some(open) = self.open.take() {
+            self.between.add(open.ended(programs, &self.expense));
+        }
     }
 
     /// The variance of the sum of all counts that comes from windows, where counts have grown so many times and `slowed` accesses
@@ -543,10 +401,10 @@ impl Sampler {
 
     /// Processor time so far; `reader` is that of the ring's reader.
     pub(super) fn spent(&mut self, reader: Duration) -> Spent {
-        self.charge(self.slot);
+        self.expense.charge(self.slot != Slot::Paused);
         Spent {
-            programs: matches!(self.plan, Plan::Bounded(..)).then_some(self.programs),
-            collector: self.own + reader,
+            programs: matches!(self.plan, Plan::Bounded(..)).then_some(self.expense.programs()),
+            collector: self.expense.own(reader).all,
         }
     }
 

@@ -1,0 +1,164 @@
+//! What sampling has taken so far: processor time of this program, and of the BPF programs as far as their cost is known.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    meter::{Measured, OwnTime, thread_time},
+    options::TraceOptions,
+    sampling::{Choice, Cost},
+    slower_calls::SlowerCalls,
+    split::Split,
+    windows::SLOT,
+};
+
+/// See the module.
+pub(super) struct Expense {
+    /// When the programs were attached.
+    started: Instant,
+    /// Processor time of taking the counts, and of the slots.
+    own: Duration,
+    /// The part of it that is for slots, without attaching.
+    upkeep: Duration,
+    /// Time in the programs, up to `charged`.
+    programs: Duration,
+    charged: Instant,
+    /// Their shares of a processor while all of them are attached, and in a pause; `None` before the first
+    /// measurement.
+    shares: Option<(f64, f64)>,
+    /// The part of the programs' cost that no choice spares.
+    split: Split,
+    /// What a system call takes longer while the programs are attached, where they are at its beginning and its end.
+    slower_calls: SlowerCalls,
+    /// The share of a processor that counting takes while it is chosen, where a choice holds for a time.
+    while_chosen: f64,
+    /// Processor time of attaching them last, and detaching them again.
+    attaching: Duration,
+    /// That of all times.
+    attaching_in_all: Duration,
+}
+
+impl Expense {
+    /// Before the programs are attached.
+    pub(super) fn new(options: &TraceOptions, now: Instant) -> Self {
+        Self {
+            started: now,
+            own: Duration::ZERO,
+            upkeep: Duration::ZERO,
+            programs: Duration::ZERO,
+            charged: now,
+            shares: None,
+            split: Split::default(),
+            slower_calls: SlowerCalls::before(options),
+            while_chosen: 0.0,
+            attaching: Duration::ZERO,
+            attaching_in_all: Duration::ZERO,
+        }
+    }
+
+    /// The programs were attached.
+    pub(super) fn start(&mut self, now: Instant) {
+        (self.started, self.charged) = (now, now);
+        self.slower_calls.after();
+    }
+
+    /// Note the time that taking the counts took the calling thread, since it had used `began`.
+    pub(super) fn took_counts(&mut self, began: Duration) {
+        self.own += thread_time().saturating_sub(began);
+    }
+
+    /// Note the same of ending or beginning a slot, with `attaching` of it.
+    pub(super) fn took_slot(&mut self, began: Duration, attaching: Duration) {
+        let took = thread_time().saturating_sub(began);
+        self.own += took;
+        self.upkeep += took.saturating_sub(attaching);
+    }
+
+    /// Note the same of attaching the programs.
+    pub(super) fn attached(&mut self, began: Duration) {
+        self.attaching = thread_time().saturating_sub(began);
+        self.attaching_in_all += self.attaching;
+    }
+
+    /// Note the same of detaching them.
+    pub(super) fn detached(&mut self, began: Duration) {
+        let detaching = thread_time().saturating_sub(began);
+        self.attaching += detaching;
+        self.attaching_in_all += detaching;
+    }
+
+    /// Time of attaching and detaching, in all.
+    pub(super) fn attaching_in_all(&self) -> Duration {
+        self.attaching_in_all
+    }
+
+    /// Processor time of this program; `reader` is that of the ring's reader.
+    pub(super) fn own(&self, reader: Duration) -> OwnTime {
+        OwnTime {
+            all: self.own + reader,
+            upkeep: self.upkeep,
+        }
+    }
+
+    /// Time in the programs, as far as they are charged.
+    pub(super) fn programs(&self) -> Duration {
+        self.programs
+    }
+
+    /// Since the programs were attached.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// A time was measured, of `seconds` until now, in which `seen` accesses were looked at, of some `made`. Returns what it cost.
+    pub(super) fn measured(
+        &mut self,
+        measured: Measured,
+        choice: Choice,
+        seconds: f64,
+        (seen, made): (u64, u64),
+    ) -> Cost {
+        self.shares = Some((measured.attached + measured.staying, measured.staying));
+        let pauses = f64::from(choice.pauses);
+        let unchosen = (self.split).measured(measured.attached, seconds, seen, made);
+        self.while_chosen = match self.slower_calls.is_asked() {
+            true => (measured.attached - unchosen) * made as f64 / seen.max(1) as f64,
+            false => 0.0,
+        };
+        Cost {
+            // Also in the slot after a window, when they cost less.
+            programs: measured.attached * (2.0 / pauses).min(1.0) + measured.staying,
+            unchosen: unchosen * (2.0 / pauses).min(1.0) + measured.staying,
+            own: measured.own,
+            attaching: match choice.pauses {
+                1 => 0.0,
+                _ => self.attaching.as_secs_f64() / (SLOT.as_secs_f64() * pauses),
+            },
+            upkeep: measured.upkeep,
+            seen: measured.seen,
+        }
+    }
+
+    /// Charge the programs for the time since they were charged last, in which they were attached, or paused. Before the first
+    /// measurement they are charged for nothing: it charges them for all of it.
+    pub(super) fn charge(&mut self, were_attached: bool) {
+        let Some((attached, paused)) = self.shares else {
+            return;
+        };
+        let now = Instant::now();
+        let share = if were_attached { attached } else { paused };
+        self.programs += (now - self.charged).mul_f64(share);
+        self.charged = now;
+    }
+
+    /// The share of a processor that counting took in a window with this choice, in which so many calls were made in a second.
+    pub(super) fn share(&self, choice: Choice, calls: f64) -> f64 {
+        match choice.pauses {
+            1 if choice.one_in == 1 => 0.0,
+            1 => self.while_chosen,
+            _ => {
+                let programs = self.shares.map_or(0.0, |(attached, _)| attached);
+                programs + calls * self.slower_calls.seconds()
+            }
+        }
+    }
+}
