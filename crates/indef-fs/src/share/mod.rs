@@ -9,13 +9,15 @@
 //! equal (`FIDEDUPERANGE`; fs/remap_range.c, v6.18). It does so under the locks of both files, waits for writes that are
 //! under way, and changes neither times nor contents. A file that was written meanwhile differs, and keeps its blocks.
 //!
-//! [`select`] tells what of a window can move, [`claims`] keeps workers from moving the same blocks, and [`relocation`]
-//! is the order of the steps. A file system says who the holders are ([`HolderFinder`](place::HolderFinder)), and what
-//! it needs beside ([`Ways`](relocation::Ways)).
+//! [`select`] tells what of a window can move, [`claims`] keeps workers from moving the same blocks, [`old`] keeps what
+//! some have to go back to, and [`relocation`] is the order of the steps. A file system says who the holders are
+//! ([`HolderFinder`](place::HolderFinder)), and what it needs beside ([`Ways`](relocation::Ways)).
 
 pub(crate) mod asked;
 pub(crate) mod claims;
 pub(crate) mod holder;
+mod lying;
+mod old;
 pub(crate) mod place;
 pub(crate) mod relocation;
 pub(crate) mod select;

@@ -1,32 +1,23 @@
 //! A window: runs of the target that are copied together, and get the blocks of the copy a unit at a time.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    fs::File,
-    time::Instant,
-};
+use std::{collections::VecDeque, fs::File};
 
-use indef_core::{
-    SkipReason,
-    layout::{Extent, ExtentFlags, Layout},
-};
+use indef_core::{SkipReason, layout::Layout};
 use linux_abi::{
     cache::{start_writeback, wait_writeback},
     fiemap::Mapper,
-    share::clone_range,
 };
-use rustix::{
-    fs::{FallocateFlags, Mode, fallocate, fchmod, fsync},
-    io::Errno,
-};
-use units::{Bytes, FileOffset, FileRange, PhysOffset};
+use rustix::fs::{FallocateFlags, fallocate};
+use units::{Bytes, FileRange};
 
 use super::{
     claims::Claim,
     holder::{Holder, HolderId},
+    lying::{equally_shared, is_plain, places},
+    old::{flush, go_back, keep_old},
     place::{HolderFinder, Place},
     select::{FileParts, Part, Segment, UNIT, change, clipped, placed},
-    take::{Reading, Taker, reason, refuse, still_there, take},
+    take::{Reading, Taker, refuse, take},
 };
 use crate::{Beyond, CacheRecord, Moved, Refusal, Target, cut::cut, map};
 
@@ -271,7 +262,7 @@ impl Window {
         } else if self.holders.iter().zip(&segments).any(is_harmed) {
             done.reason = Some(SkipReason::HoldersDiffer);
         } else {
-            done.reason = (self.keep_old(place, unit, mapper, &mut done.moved))
+            done.reason = keep_old(place, unit, &self.layout, mapper, &mut done.moved)
                 .or_else(|| self.strangers(place, unit, finder));
         }
         if done.reason.is_some() {
@@ -359,33 +350,6 @@ impl Window {
         done
     }
 
-    /// Where old blocks have to be kept: let that file share those of a unit. Why the unit stays, if these are not the
-    /// blocks that were found.
-    fn keep_old(
-        &self,
-        place: Place<'_>,
-        unit: FileRange,
-        mapper: &mut Mapper,
-        moved: &mut Moved,
-    ) -> Option<SkipReason> {
-        let (target, old) = (place.target, place.old?);
-        let inside = unit.intersect(FileRange::new(0, target.size.get()));
-        let begun = Instant::now();
-        let cloned = clone_range(&target.file, old, inside.start.get(), inside.len.get());
-        moved.note_lock(begun.elapsed().into(), unit.len);
-        match cloned {
-            Ok(()) => {}
-            // It ends before by now.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-                return Some(SkipReason::Changed);
-            }
-            Err(error) => return Some(reason(&error)),
-        }
-        let same = map(old, &target.path, unit, false, mapper)
-            .is_ok_and(|kept| places(&kept, unit) == places(&self.layout, unit));
-        (!same).then_some(SkipReason::Changed)
-    }
-
     /// Leave out units of which the target has other blocks than were found, or data that is not written back: the copy
     /// may have what no holder has, and none of them could follow. Returns whether there were any.
     fn leave_out_changed(
@@ -442,14 +406,14 @@ impl Window {
                     size: holder.has.size,
                     layout: &holder.has.layout,
                 };
-                let kept = self.go_back::<F>(place, &taker, &segments, mapper, moved);
+                let kept = go_back::<F>(place, &taker, &segments, &self.copied, mapper, moved);
                 moved.unshared += kept;
                 compared += segments.iter().map(|segment| segment.len).sum();
             }
         }
         if let Some(target) = target {
             let own = [Segment::of_target(unit)];
-            let kept = self.go_back::<F>(place, target, &own, mapper, moved);
+            let kept = go_back::<F>(place, target, &own, &self.copied, mapper, moved);
             moved.unshared += kept;
             compared += unit.len;
         }
@@ -461,34 +425,6 @@ impl Window {
                 read,
                 ..Beyond::default()
             });
-        }
-    }
-
-    /// Let a file have the old blocks again, where it has those of the copy. Returns the bytes of which it keeps these.
-    fn go_back<F: HolderFinder>(
-        &self,
-        place: Place<'_>,
-        file: &Taker<'_>,
-        segments: &[Segment],
-        mapper: &mut Mapper,
-        moved: &mut Moved,
-    ) -> Bytes {
-        let everything = FileRange::new(0, u64::MAX);
-        let layout = placed(file.layout, segments, &self.copied, everything);
-        let file = Taker {
-            layout: &layout,
-            ..*file
-        };
-        // Whoever keeps them has them surely; the target may have been written.
-        let from = place.old.unwrap_or(&place.target.file);
-        match take::<F>(from, place, &file, segments, mapper, moved) {
-            Ok(()) => Bytes::ZERO,
-            Err(_) => {
-                let parts = segments
-                    .iter()
-                    .flat_map(|one| still_there(place.target, &file, one, mapper));
-                parts.map(|part| part.len).sum()
-            }
         }
     }
 
@@ -513,80 +449,5 @@ impl Window {
             }
         }
         let_go(place.copy);
-    }
-}
-
-/// Wait until everything that changed in the file system's metadata before is durable. The file changes itself for
-/// that: its own last change is waited for, and with it all that were before.
-fn flush(file: &File) -> rustix::io::Result<()> {
-    fchmod(file, Mode::RUSR)?;
-    fsync(file)
-}
-
-/// The places of a range, joined where one goes on as the next.
-fn places(layout: &Layout, range: FileRange) -> Vec<(FileOffset, PhysOffset, Bytes)> {
-    let mut joined: Vec<(FileOffset, PhysOffset, Bytes)> = Vec::new();
-    for extent in layout.clipped(range) {
-        let Extent {
-            file, phys, len, ..
-        } = extent;
-        match joined.last_mut() {
-            Some(last) if last.0 + last.2 == file && last.1 + last.2 == phys => last.2 += len,
-            _ => joined.push((file, phys, len)),
-        }
-    }
-    joined
-}
-
-/// Whether it has a place, in which it lies as it is.
-fn is_plain(extent: &Extent) -> bool {
-    let other =
-        ExtentFlags::UNPLACED | ExtentFlags::ENCODED | ExtentFlags::INLINE | ExtentFlags::UNWRITTEN;
-    !extent.flags.intersects(other)
-}
-
-/// Units, cut where other files begin or cease to share them. Each part gets an extent of its own: it is shared, and
-/// freed one day, as a whole.
-fn equally_shared(units: &[FileRange], segments: &[Vec<Segment>]) -> Vec<FileRange> {
-    let ends = |segment: &Segment| [segment.copy, segment.copy + segment.len];
-    let cuts: BTreeSet<FileOffset> = segments.iter().flatten().flat_map(ends).collect();
-    let mut parts = Vec::new();
-    for unit in units {
-        let mut start = unit.start;
-        for cut in cuts.range(unit.start..unit.end()) {
-            parts.push(FileRange::between(start, *cut));
-            start = *cut;
-        }
-        parts.push(FileRange::between(start, unit.end()));
-    }
-    parts.retain(|part| !part.is_empty());
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_copy_has_an_extent_for_each_way_in_which_it_is_shared() {
-        let segment = |copy, len| Segment {
-            copy: FileOffset(copy),
-            file: FileOffset(copy + 1000),
-            len: Bytes(len),
-        };
-        let runs = [FileRange::new(0, 100), FileRange::new(200, 50)];
-        assert_eq!(equally_shared(&runs, &[]), runs);
-        let all = vec![segment(0, 100), segment(200, 50)];
-        assert_eq!(equally_shared(&runs, &[all]), runs);
-        let some = [
-            vec![segment(10, 20)],
-            vec![segment(30, 70), segment(200, 10)],
-        ];
-        let lengths = [10, 20, 70, 10, 40];
-        let parts = equally_shared(&runs, &some);
-        assert_eq!(
-            parts.iter().map(|part| part.len.get()).collect::<Vec<_>>(),
-            lengths
-        );
     }
 }
