@@ -2,6 +2,7 @@
 //! come free is left alone. What is told is held against the free space of the file system.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
@@ -11,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use linux_abi::mapping::SharedBytes;
+use linux_abi::{
+    btrfs::ExtentParts,
+    handle::{self, FileHandle},
+    mapping::SharedBytes,
+};
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 use scratch_fs::{ScratchFs, content, most_left_by_btrfs, reflink, require};
 use serde_json::Value;
@@ -67,7 +72,39 @@ fn used(scratch: &ScratchFs) -> (u64, u64) {
     (data.parse().unwrap(), scratch.used().unwrap().get())
 }
 
-/// A file that was written in one go.
+/// The extents that a file has from `start` on, up to `end`: several may touch on the device.
+fn extents(file: &File, start: u64, end: u64) -> usize {
+    let FileHandle::Btrfs {
+        inode, subvolume, ..
+    } = handle::of(file).unwrap()
+    else {
+        panic!("it is no Btrfs");
+    };
+    let mut found = BTreeSet::new();
+    let visited = ExtentParts::new().visit(file, (subvolume, inode), start, end, |part| {
+        found.insert(part.extent);
+        true
+    });
+    visited.unwrap();
+    found.len()
+}
+
+/// Write until what is written has one extent. The kernel may write some of it back before the rest is there, and cuts it
+/// then. `write` gets the number of the try.
+#[track_caller]
+fn until_whole(file: &File, (start, end): (u64, u64), write: impl Fn(u32)) {
+    for turn in 0..5 {
+        write(turn);
+        file.sync_all().unwrap();
+        if extents(file, start, end) == 1 {
+            return;
+        }
+    }
+    panic!("it lies in {} extents", extents(file, start, end));
+}
+
+/// A file that was written in one go, and is one extent.
+#[track_caller]
 fn write(path: &Path, size: u64) {
     let mut options = OpenOptions::new();
     let file = options
@@ -76,13 +113,17 @@ fn write(path: &Path, size: u64) {
         .truncate(false)
         .open(path)
         .unwrap();
-    let mut buffer = vec![0; MIB as usize];
-    for at in (0..size).step_by(buffer.len()) {
-        let length = (size - at).min(MIB) as usize;
-        content(&mut buffer[..length], size, FileOffset(at));
-        file.write_all_at(&buffer[..length], at).unwrap();
-    }
-    file.sync_all().unwrap();
+    until_whole(&file, (0, size), |turn| {
+        if turn > 0 {
+            file.set_len(0).unwrap();
+        }
+        for at in (0..size).step_by(MIB as usize) {
+            let length = (size - at).min(MIB) as usize;
+            let mut buffer = vec![0; length];
+            content(&mut buffer, size, FileOffset(at));
+            file.write_all_at(&buffer, at).unwrap();
+        }
+    });
 }
 
 fn truncate(path: &Path, size: u64) {
@@ -620,8 +661,10 @@ fn layered(path: &Path) {
     for layer in 0..16_u64 {
         let mut bytes = vec![0; ((32 - 2 * layer) * MIB) as usize];
         content(&mut bytes, layer, FileOffset(0));
-        file.write_all_at(&bytes, layer * MIB).unwrap();
-        file.sync_all().unwrap();
+        let (start, end) = (layer * MIB, (32 - layer) * MIB);
+        until_whole(&file, (start, end), |_| {
+            file.write_all_at(&bytes, start).unwrap();
+        });
     }
 }
 
