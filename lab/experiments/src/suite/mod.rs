@@ -1,9 +1,10 @@
 //! All figures by one command: measured side by side, compared with the papers and with the references.
 //!
 //! A result goes to `target/experiments/unfinished` as soon as it is there. So a run that was stopped goes on
-//! where it was, if programs and figures are still the same ([`measure`]). Figures of tier V are measured side by side,
-//! those of tiers M and G one after the other.
+//! where it was, if programs and figures are still the same ([`measure`]), and a second one beside it is refused
+//! ([`lock`]). Figures of tier V are measured side by side, those of tiers M and G one after the other.
 
+mod lock;
 mod measure;
 mod text;
 
@@ -73,7 +74,7 @@ fn tier(text: &str) -> Result<Tier, String> {
 ///
 /// # Errors
 ///
-/// A figure came to no result, or `stop` was set.
+/// A figure came to no result, `stop` was set, or another run goes on in this tree.
 pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<bool> {
     let root = source_tree::root();
     if options.pages {
@@ -87,6 +88,7 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<bool> {
         .into_iter()
         .partition(|figure| is_due(options, figure));
     let folder = source_tree::target().join("experiments");
+    let _one_at_a_time = lock::take(&folder)?;
     let unfinished = folder.join("unfinished");
     let is_here = options.tier.is_measured();
     // Before the load is this program's own.
