@@ -37,7 +37,7 @@ pub(super) struct Cost {
     /// Bytes of a load in a second of the device: alone, and beside the migration.
     pub(super) load_alone: f64,
     pub(super) load_beside: f64,
-    /// Elapsed time of the migration beside the load; a longer one is reckoned from its first part.
+    /// Elapsed time of the migration beside the load; a longer one is reckoned from the bytes of its first part.
     pub(super) beside_ns: f64,
     /// By the guest's clock, for those who wonder; no measure of the device.
     pub(super) guest_wall_ns: u64,

@@ -1,5 +1,6 @@
 //! The commands that a host has submitted, submitted again.
 
+use flash_model::Command;
 use flashd::device::LoggedCommand;
 
 use super::{Host, Submission};
@@ -47,9 +48,29 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// The share of the commands that are done.
+    /// The share that is done, by the bytes that the commands read, write and move.
     pub(crate) fn progress(&self) -> f64 {
-        (self.next - self.open.len()) as f64 / (self.commands.len() as f64).max(1.0)
+        let begun: u64 = self.commands[..self.next].iter().map(bytes).sum();
+        let open = self
+            .open
+            .iter()
+            .map(|number| bytes(&self.commands[*number]));
+        let all: u64 = self.commands.iter().map(bytes).sum();
+        (begun - open.sum::<u64>()) as f64 / (all as f64).max(1.0)
+    }
+}
+
+/// The bytes of a command that flash reads or programs.
+fn bytes(logged: &LoggedCommand) -> u64 {
+    match logged.command.as_command() {
+        Command::Read { len, .. } | Command::Write { len, .. } | Command::Append { len, .. } => len,
+        Command::Copy { sources, .. } => sources.iter().map(|source| source.len).sum(),
+        Command::Migrate { moves } => moves.iter().map(|it| it.len).sum(),
+        Command::Flush
+        | Command::Deallocate { .. }
+        | Command::WriteZeroes { .. }
+        | Command::RenewHandle { .. }
+        | Command::Zone { .. } => 0,
     }
 }
 

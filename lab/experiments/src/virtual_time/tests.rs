@@ -84,6 +84,32 @@ fn pieces_on_one_chip_wait_for_each_other() {
 }
 
 #[test]
+fn progress_is_one_of_bytes() {
+    let read = |len| Command::Read { offset: 0, len };
+    let moved = Command::Migrate {
+        moves: &[Move {
+            from: 0,
+            to: 4 * ZONE,
+            len: 2 * MIB,
+        }],
+    };
+    let commands = [read(MIB), Command::Flush, moved, read(MIB)];
+    let log: Vec<_> = (0..)
+        .zip(commands)
+        .map(|(at, command)| logged(command, 10 * at, 10 * at + 5))
+        .collect();
+    let mut host = Recorded::one_by_one(&log);
+    let mut progress = vec![host.progress()];
+    while let Some(submission) = host.next() {
+        // What is under way is not done.
+        assert_eq!(Some(&host.progress()), progress.last());
+        host.done(submission.number);
+        progress.push(host.progress());
+    }
+    assert_eq!(progress, [0.0, 0.25, 0.25, 0.75, 1.0]);
+}
+
+#[test]
 fn recorded_commands_keep_their_concurrency() {
     let read = |place: u64| Command::Read {
         offset: place * 4096,
