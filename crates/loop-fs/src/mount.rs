@@ -1,7 +1,7 @@
 //! mkfs, attach, mount; and the way back.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use units::Bytes;
 
 use crate::{
@@ -130,8 +130,10 @@ pub struct ScratchFs {
     tools: Option<PathBuf>,
     patience: Duration,
     root: PathBuf,
-    // Declared last: deleted after `drop` has unmounted and detached.
+    // Declared late: deleted after `drop` has unmounted and detached.
     directory: tempfile::TempDir,
+    // Declared last: until then it is somebody's.
+    _owned: File,
 }
 
 impl ScratchFs {
@@ -187,6 +189,7 @@ impl ScratchFs {
         let directory = tempfile::Builder::new()
             .prefix("indef-scratch-")
             .tempdir_in(folder)?;
+        let owned = own(directory.path())?;
         let root = directory.path().join("mnt");
         fs::create_dir(&root)?;
         if let Some((device, zoned)) = zoned {
@@ -203,6 +206,7 @@ impl ScratchFs {
                 patience,
                 root,
                 directory,
+                _owned: owned,
             };
             scratch.mount()?;
             return Ok(scratch);
@@ -233,6 +237,7 @@ impl ScratchFs {
             patience,
             root,
             directory,
+            _owned: owned,
         };
         scratch.mount()?;
         Ok(scratch)
@@ -319,7 +324,7 @@ impl ScratchFs {
     ///
     /// The error of `syncfs`.
     pub fn sync(&self) -> std::io::Result<()> {
-        Ok(rustix::fs::syncfs(fs::File::open(&self.root)?)?)
+        Ok(rustix::fs::syncfs(File::open(&self.root)?)?)
     }
 
     /// Change the mount options from the next [`Self::mount`] or [`Self::remount`] on.
@@ -448,6 +453,18 @@ impl Drop for ScratchFs {
     }
 }
 
+/// Say that a folder is somebody's while the file is open: it is locked, and the kernel lets the lock go with the process,
+/// however that ends. Whoever can take it may clear away what is there: mount, loop device and files
+/// (`xtask/src/test/abandoned.rs`).
+fn own(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // Nobody but root can have the lock, either.
+    let options = options.write(true).create_new(true).mode(0o600);
+    let file = options.open(folder.join("owner"))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
 /// Give a copy an identity of its own: XFS and Btrfs refuse to mount the same one twice.
 fn become_another(kind: &str, image: &Path) -> Result<(), ScratchError> {
     let mut command = match kind {
@@ -470,7 +487,7 @@ fn make(
     size: Bytes,
     mkfs: &[String],
 ) -> Result<(), ScratchError> {
-    fs::File::create(image)?.set_len(size.get())?;
+    File::create(image)?.set_len(size.get())?;
     let quiet: &[&str] = match kind {
         // Below 512 MiB mke2fs would choose 1 KiB blocks, which no real file system has.
         "ext4" => &[

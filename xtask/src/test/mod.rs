@@ -11,11 +11,13 @@
 //!  list)        how long)  company)    limit, remains)    failed, skipped)
 //! ```
 //!
-//! Only guests that several tests use, one after the other, live longer than a test (`guests`).
+//! Only guests that several tests use, one after the other, live longer than a test (`guests`). What tests have left that
+//! were killed goes when a run begins (`abandoned`).
 //!
 //! The last line is `N passed, N failed, N skipped`. If `INDEF_SUMMARY` names a file, that line is
 //! written there, for a caller that wants to print it last.
 
+mod abandoned;
 mod company;
 mod guests;
 mod outcome;
@@ -92,6 +94,14 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let mut report = Report::begin(arguments.tier);
+    if !arguments.list && rustix::process::geteuid().is_root() {
+        for folder in abandoned::clear(&std::env::temp_dir()) {
+            eprintln!(
+                "xtask: cleared {}, which a killed test has left",
+                folder.display()
+            );
+        }
+    }
     let run = Run::new()?;
     let built = match programs::build(arguments.tier, &arguments.packages, &run, &stop) {
         Ok(built) => built,

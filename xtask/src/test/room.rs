@@ -27,6 +27,9 @@ const GONE: Duration = Duration::from_secs(5);
 /// identifies the test of a process, whatever session or group that has moved to.
 const SKIP_LOG: &str = "INDEF_SKIP_LOG";
 
+/// The beginning of the name of a run's folder.
+pub(super) const ROOMS: &str = "indef-tests-";
+
 /// Files of this run of the runner.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -37,7 +40,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn new() -> Result<Self> {
         let folder = tempfile::Builder::new()
-            .prefix("indef-tests-")
+            .prefix(ROOMS)
             .tempdir()
             .context("no folder for temporary files")?;
         // Some tests become another user.
@@ -188,7 +191,7 @@ pub(crate) fn processes_with(variable: &str) -> Vec<Pid> {
 }
 
 /// The mount points below a folder, the innermost first.
-fn mounts_below(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut below: Vec<PathBuf> = table
         .lines()
@@ -201,7 +204,7 @@ fn mounts_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The loop devices whose files lie, or lay, below a folder.
-fn loops_below(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn loops_below(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/sys/block") else {
         return Vec::new();
     };
