@@ -13,7 +13,7 @@ say() { echo "=== $*"; }
 fail() {
   echo "FAILED: $*" >&2
   systemctl status --full --no-pager indef-watch.service >&2 || true
-  journalctl --no-pager --unit indef-watch.service --unit indef.service | tail -n 60 >&2
+  journalctl --no-pager --unit indef-watch.service --unit indef.service --unit 'indef-trace*' | tail -n 60 >&2
   exit 1
 }
 # Wait up to $1 seconds for a command to succeed.
@@ -28,6 +28,7 @@ within() (
   done
 )
 logged() { journalctl --unit indef-watch.service --output cat | grep -q -e "$1"; }
+is_tracing() { [ -n "$(systemctl list-units --plain --no-legend 'indef-trace@*')" ]; }
 has_levels() { journalctl --unit indef-watch.service --output json | grep -q '"PRIORITY":"[34]"'; }
 property() { systemctl show --property "$1" --value "${2:-indef-watch.service}"; }
 has_status() { [ -n "$(property StatusText)" ]; }
@@ -136,6 +137,7 @@ sleep 45
 say "reload: it traces from now on"
 sed -i 's/^learn = .*/learn = "15s"\nlearn-every = "25s"/' /etc/indef/indef.toml.d/50-try.toml
 systemctl reload indef-watch.service || fail "it does not reload"
+within 30 is_tracing || fail "nobody traces for it"
 within 90 at_least indef_traced_seconds_total 10 || fail "nothing is traced"
 within 20 logged '^traced ' || fail "no line of a trace in the journal"
 pid=$(property MainPID)
@@ -146,8 +148,16 @@ within 30 logged '50-try.toml' || fail "a mistake in the configuration is not to
 sed -i '$d' /etc/indef/indef.toml.d/50-try.toml
 indef config check
 within 20 has_levels || fail "no level in the journal"
+# One that is killed is no reason to end, nor to trace no more.
+within 60 is_tracing || fail "nobody traces for it again"
+systemctl kill --signal KILL 'indef-trace@*'
+within 20 logged 'whoever traced for it ended' || fail "it does not tell that its trace was lost"
+[ "$(property MainPID)" = "$pid" ] || fail "a lost trace ended it"
+within 60 is_tracing || fail "nobody traces for it after one was killed"
 # Nothing that the unit forbids was asked for.
 ! logged 'ermission denied\|not permitted' || fail "the unit forbids what it needs"
+! journalctl --unit 'indef-trace@*' --output cat | grep -q 'ermission denied\|not permitted' ||
+  fail "the unit that traces forbids what it needs"
 
 say "a process that hangs is found and begun anew"
 kill -STOP "$pid"
@@ -164,6 +174,8 @@ systemctl stop indef-watch.service
 [ "$(property Result)" = success ] || fail "it ended with $(property Result)"
 [ "$(property ExecMainStatus)" = 0 ] || fail "it ended with status $(property ExecMainStatus)"
 [ ! -e /run/indef/metrics ] || fail "its socket is left"
+[ ! -e /run/indef/trace ] || fail "the socket for traces is left"
+! is_tracing || fail "a trace goes on"
 indef history
 indef history --json | grep -q '"verb":"watch"' || fail "the history does not tell of it"
 indef scan --json --only-fragmented /mnt/data >/tmp/scan.json
@@ -185,7 +197,9 @@ systemctl start indef.service || fail "it fails: $(property Result indef.service
 systemctl enable --now indef.timer
 systemctl list-timers --no-pager indef.timer | grep -q indef.service || fail "no timer"
 [ "$(sha256sum </mnt/data/pieces)" = "$sum" ] || fail "its content has changed"
-systemd-analyze security --no-pager indef-watch.service | tail -n 1
+for unit in indef-watch.service indef-trace@.service; do
+  systemd-analyze security --offline=true --no-pager "/usr/lib/systemd/system/$unit" | tail -n 1
+done
 
 say "purge, while both are on"
 systemctl start indef-watch.service

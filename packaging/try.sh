@@ -31,7 +31,8 @@ test "$(indef config example)" = "$(cat /etc/indef/indef.toml)"
 
 apt-get install -y -qq --no-install-recommends e2fsprogs xfsprogs btrfs-progs systemd
 systemd-analyze --man=no verify /usr/lib/systemd/system/indef.service /usr/lib/systemd/system/indef.timer \
-  /usr/lib/systemd/system/indef-watch.service
+  /usr/lib/systemd/system/indef-watch.service /usr/lib/systemd/system/indef-trace.socket \
+  /usr/lib/systemd/system/indef-trace@.service
 indef demo
 systemctl enable indef.timer indef-watch.service
 

@@ -187,3 +187,17 @@ pub enum Error {
 fn prefix(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| format!("{}: ", path.display()))
 }
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        cause = error.source();
+    }
+    line
+}

@@ -61,6 +61,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apart;
 mod claimed;
 pub mod compact;
 pub mod consider;

@@ -23,6 +23,7 @@ mod generate;
 mod history;
 mod made;
 mod notes;
+mod notify;
 mod outcome;
 mod output;
 mod plan;
@@ -84,6 +85,7 @@ fn internal(verb: &Internal) -> anyhow::Result<Outcome> {
         Internal::Generate(what) => generate::generate(what).map(|()| Outcome::Done),
         Internal::Held(args) => trace::held(args),
         Internal::DemoStep(args) => demo::step(args).map(|()| Outcome::Done),
+        Internal::Tracer => tend::tracer().map(|()| Outcome::Done),
     }
 }
 

@@ -28,6 +28,7 @@ pub mod lease;
 pub mod local_time;
 pub mod mapping;
 pub mod nvme;
+pub mod peer;
 pub mod schedule;
 pub mod share;
 pub mod shutdown;

@@ -19,6 +19,7 @@ use indef_core::{
     },
 };
 use indef_pipeline::{
+    apart::NotTraced,
     consider::{Limits, Reading},
     plan::Planned,
     tend::{
@@ -151,7 +152,7 @@ impl Work for Duties {
         }])
     }
 
-    fn learn(&mut self, time: Duration, _: bool, _: Halt<'_>) -> Result<Traced, String> {
+    fn learn(&mut self, time: Duration, _: bool, _: Halt<'_>) -> Result<Traced, NotTraced> {
         let mut shared = self.handle.lock();
         let (begin, traced) = (shared.now, time.as_secs_f64() / DAY_S);
         if self.settings.known == Known::Traced {

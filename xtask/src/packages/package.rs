@@ -81,7 +81,7 @@ pub(super) const PACKAGES: [Package; 2] = [
             "GPL-2.0-only",
         ],
         recommends: "e2fsprogs, xfsprogs, btrfs-progs",
-        units: &["indef.timer", "indef-watch.service"],
+        units: &["indef.timer", "indef-watch.service", "indef-trace.socket"],
         // What the units leave: state, claims, and when the timer last ran.
         purge: "rm -rf /var/lib/indef /run/indef /var/lib/systemd/timers/stamp-indef.timer",
     },

@@ -24,7 +24,6 @@ use indef_engine::{
 use indef_fs::{Drive, FileSystemKey, TargetId};
 use indef_trace::{
     TracedFile,
-    collect::{Filter, TraceOptions},
     resolve::Resolver,
     store::{Session as StoredSession, Store, StoreOptions},
 };
@@ -42,9 +41,9 @@ use super::{
     world::{Halt, Place, Work},
 };
 use crate::{
-    error::Error,
+    apart::{NotTraced, Order, trace},
+    error::{Error, chain},
     geometry::file_system,
-    learn::{Keep, Session, TraceUpdate, aside, hurry},
     mounts::all_mounts,
     note::Note,
     plan::{Planned, Planner},
@@ -65,6 +64,8 @@ pub struct Duties {
     settings: Settings,
     /// The kept profile; `None`: there is none, and none is made.
     profile: Option<PathBuf>,
+    /// The socket of whoever traces; `None`: this process does.
+    tracer: Option<PathBuf>,
     /// Set by a signal: ends the current step.
     stop: Cancel,
     places: Vec<Place>,
@@ -106,6 +107,7 @@ impl Duties {
         Self {
             settings,
             profile,
+            tracer: None,
             stop,
             places: Vec::new(),
             rests: HashMap::new(),
@@ -114,6 +116,13 @@ impl Duties {
             moved: HashMap::new(),
             novelty: Vec::new(),
         }
+    }
+
+    /// Have traces made by whoever listens at this socket ([`crate::apart`]).
+    #[must_use]
+    pub fn with_tracer(mut self, socket: Option<PathBuf>) -> Self {
+        self.tracer = socket;
+        self
     }
 
     fn planner(&self, place: &Place) -> Option<Planner> {
@@ -361,56 +370,26 @@ impl Work for Duties {
         }
     }
 
-    fn learn(&mut self, time: Duration, is_aside: bool, halt: Halt<'_>) -> Result<Traced, String> {
+    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced> {
         let Some(path) = self.profile.clone() else {
-            return Err("there is no place for a profile".to_owned());
+            return Err("there is no place for a profile".to_owned().into());
         };
-        let options = TraceOptions {
-            writes: false,
+        let paths = self.settings.paths.iter();
+        let order = Order {
+            time,
+            aside,
             sampling: self.settings.sampling,
-            filter: Filter {
-                paths: self.settings.paths.clone(),
-                ..Filter::default()
-            },
-            aside: is_aside,
-            ..TraceOptions::default()
+            paths: paths.map(|path| path.clone().into_os_string()).collect(),
+            profile: path.into_os_string(),
         };
-        let keep = Keep {
-            path,
-            raw: false,
-            command: "indef watch".to_owned(),
-            store: StoreOptions::default(),
-        };
-        let mut learn = || {
-            let session = Session::begin(&options, Some(&keep))?;
-            let is_over = |elapsed: Duration| {
-                let is_over = elapsed >= time || halt();
-                if is_over && is_aside {
-                    hurry();
-                }
-                is_over
-            };
-            Ok(session.learn(is_over, &mut |update| {
-                if let TraceUpdate::NotStored(error) = update {
-                    tracing::info!(%error, "counts wait for the profile");
-                }
-            }))
-        };
-        let learned: Result<_, Error> = match is_aside {
-            true => aside(learn).map_err(|error| error.to_string())?,
-            false => learn(),
-        };
-        let learned = learned.map_err(|error| chain(&error))?;
-        learned.kept.map_err(|error| chain(&error))?;
-        learned.watched.map_err(|error| chain(&error))?;
+        let found = trace(self.tracer.as_deref(), &order, halt)?;
         for novelty in &mut self.novelty {
-            novelty.add(learned.live.reads());
+            novelty.add(found.files());
         }
-        let total = learned.live.total();
         Ok(Traced {
-            reads: total.reads,
-            read_time: total.mean_time(),
-            requests_per_read: total.requests_per_read(),
+            reads: found.reads,
+            read_time: found.read_time,
+            requests_per_read: found.requests_per_read,
         })
     }
 
@@ -748,20 +727,6 @@ fn needs(plan: &FilePlan, had: Bytes) -> Bytes {
         .filter(|cost| *cost > had)
         .min();
     larger.unwrap_or(plan.cost())
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.contains(&text) {
-            line = format!("{line}: {text}");
-        }
-        cause = error.source();
-    }
-    line
 }
 
 #[cfg(test)]

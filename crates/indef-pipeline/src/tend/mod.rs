@@ -41,7 +41,10 @@ use std::{
 use indef_core::plan::SavedBy;
 use units::Bytes;
 
-use crate::consider::{CannotTell, Gate, Quantity, Reading};
+use crate::{
+    apart::NotTraced,
+    consider::{CannotTell, Gate, Quantity, Reading},
+};
 pub use decide::{Decided, decide, noise_of, observed_days, terms_of, worth_days};
 pub use decision::{Decision, Outlook};
 pub use duties::Duties;
@@ -363,12 +366,11 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
                 self.world.tell(&Event::Learned(&traced));
                 self.wake(after);
             }
-            Err(why) => {
+            Err(NotTraced { why, may_pass }) => {
                 // Rights and kernels seldom change.
-                self.learn_at = match self.settings.once {
-                    true => Duration::MAX,
-                    false => after + Settings::LONGEST_PAUSE,
-                };
+                if !may_pass {
+                    self.learn_at = after + Settings::LONGEST_PAUSE;
+                }
                 self.world.tell(&Event::NotLearned { why: &why });
             }
         }

@@ -186,6 +186,7 @@ struct FakeWork {
     /// Beginning, end, bytes.
     portions: Vec<(u64, u64, u64)>,
     cannot_learn: bool,
+    loses_tracer: bool,
     /// The decision, whatever is wanted.
     decides: Option<Decision>,
     /// When another load begins, by place.
@@ -219,11 +220,17 @@ impl Work for FakeWork {
         Ok((0..self.wanted.len()).map(place).collect())
     }
 
-    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, String> {
+    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced> {
         self.learned.push(self.clock.seconds());
         self.aside.push(aside);
         if self.cannot_learn {
-            return Err("this kernel has no BTF".to_owned());
+            return Err("this kernel has no BTF".to_owned().into());
+        }
+        if self.loses_tracer {
+            return Err(NotTraced {
+                why: "whoever traces is gone".to_owned(),
+                may_pass: true,
+            });
         }
         self.work(time.as_secs(), halt);
         Ok(Traced::default())
@@ -629,6 +636,22 @@ fn without_tracing_it_says_so_once_a_day_and_goes_on() {
     run(&Settings::default(), &mut world, &mut work);
     assert_eq!(world.told("cannot trace: this kernel has no BTF"), 3);
     assert_eq!(work.wanted, [0]);
+}
+
+/// Whoever traces may be back the next time.
+#[test]
+fn a_trace_that_is_lost_is_tried_again_when_the_next_one_is_due() {
+    let clock = FakeClock::default();
+    let mut world = FakeWorld::new(&clock, 10 * HOUR);
+    let mut work = FakeWork {
+        clock: clock.clone(),
+        wanted: vec![0],
+        loses_tracer: true,
+        ..FakeWork::default()
+    };
+    run(&Settings::default(), &mut world, &mut work);
+    let told = world.told("cannot trace: whoever traces is gone");
+    assert!((9..=11).contains(&told), "{told}");
 }
 
 /// The next trace may tell what this one does not: such a file system is looked at as often as one with work.

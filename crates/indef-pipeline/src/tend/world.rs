@@ -15,7 +15,10 @@ use super::{
     settings::Settings,
     status::{Status, Totals},
 };
-use crate::consider::{Limits, Reading};
+use crate::{
+    apart::NotTraced,
+    consider::{Limits, Reading},
+};
 
 /// Somebody wants something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +99,7 @@ pub trait Work {
     /// # Errors
     ///
     /// It is not possible, or what was counted was not kept.
-    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, String>;
+    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced>;
 
     /// Whether the traces since the last look at a file system have the reads of another load.
     fn is_another_load(&self, place: usize) -> bool;

@@ -25,6 +25,8 @@ pub(crate) enum Internal {
     Generate(Generate),
     Held(HeldArgs),
     DemoStep(DemoStepArgs),
+    /// Make the trace that `indef watch` asks for over the connection that is stdin (`indef-trace@.service`)
+    Tracer,
 }
 
 impl Internal {
@@ -103,6 +105,7 @@ mod tests {
             of(&["indef", "generate", "man", "x"]),
             Some(Internal::Generate(_))
         ));
+        assert!(matches!(of(&["indef", "tracer"]), Some(Internal::Tracer)));
         for words in [
             &["indef"][..],
             &["indef", "help"],

@@ -24,7 +24,7 @@ const STATUSES: [(&str, &str); 4] = [
 ];
 
 /// Variables that the program looks at.
-const VARIABLES: [(&str, &str); 7] = [
+const VARIABLES: [(&str, &str); 8] = [
     ("NO_COLOR", "If it is not empty, --color auto means never."),
     (
         "TERM",
@@ -41,6 +41,10 @@ const VARIABLES: [(&str, &str); 7] = [
     (
         "INDEF_HOST",
         "The host's name in JSON documents, where the kernel tells that of a container.",
+    ),
+    (
+        "INDEF_TRACE_SOCKET",
+        "The socket of whoever traces for indef watch, which else traces by itself; its unit sets it.",
     ),
     (
         "XDG_RUNTIME_DIR",
@@ -69,7 +73,7 @@ const FILES: [(&str, &str); 6] = [
     ("~/.local/state/indef", "The same of other users."),
     (
         "/run/indef",
-        "File systems that a run of root works on at the moment.",
+        "File systems that a run of root works on at the moment; under systemd the socket of whoever traces for indef watch.",
     ),
     ("/run/user/UID/indef", "The same of other users."),
 ];

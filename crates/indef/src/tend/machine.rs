@@ -29,8 +29,9 @@ use signal_hook::{
     low_level::pipe,
 };
 
-use super::{listen::unwritten, notify::Notify, telling::Teller};
+use super::{listen::unwritten, telling::Teller};
 use crate::{
+    notify::Notify,
     output::Console,
     recorder::{Recorder, of_round},
 };

@@ -4,10 +4,11 @@
 
 mod configured;
 mod json;
+mod last;
 mod listen;
 mod machine;
-mod notify;
 mod telling;
+mod tracer;
 
 use std::{fs, io, path::PathBuf, sync::atomic::Ordering};
 
@@ -16,7 +17,6 @@ use indef_pipeline::{
     Cancel,
     tend::{Duties, Event, Kept, Ledger, Status, Tender, World, metrics::render},
 };
-use rustix::process::setpriority_process;
 
 use crate::{
     args::WatchArgs,
@@ -28,22 +28,21 @@ use crate::{
     settings::{Metrics, load},
 };
 use configured::Configured;
+use last::be_last;
 use listen::Listener;
 use machine::ThisMachine;
 use telling::Teller;
+pub(crate) use tracer::tracer;
 
 /// Another `/` for readings, for tests: a folder with `proc` and `sys` in it. No part of the interface.
 const ROOT: &str = "INDEF_WATCH_ROOT";
 
-/// The nice value of whatever can wait.
-const LAST: i32 = 19;
+/// The socket of whoever traces for the service (`indef-trace.socket`).
+const TRACER: &str = "INDEF_TRACE_SOCKET";
 
 /// Look after file systems.
 pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
-    // Whoever starts it: a unit that says so itself, cron, a person. All threads that follow have it from this one.
-    if let Err(error) = setpriority_process(None, LAST) {
-        tracing::debug!(%error, "it runs as it was started");
-    }
+    be_last();
     if console.json && !args.is_once() {
         bail!("--json is for --once and --dry-run: a service that goes on has no last document");
     }
@@ -94,7 +93,9 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
         None => None,
     };
     let (paths, reload) = (settings.paths.clone(), world.reload_flag());
-    let mut duties = Duties::new(settings.clone(), profile, stop.clone());
+    let socket = std::env::var_os(TRACER).filter(|socket| !socket.is_empty());
+    let mut duties =
+        Duties::new(settings.clone(), profile, stop.clone()).with_tracer(socket.map(PathBuf::from));
     let mut tender = Tender::new(settings, &mut world, &mut duties, ledger);
     let ended = tender.run(&mut || {
         reload.store(false, Ordering::SeqCst);

@@ -63,7 +63,11 @@ fn assert_accepted(configuration: &str) {
 
 /// Values of a setting of the service's unit, of all its lines.
 fn unit(name: &str) -> Vec<String> {
-    let unit = text("systemd/indef-watch.service");
+    of_unit("indef-watch.service", name)
+}
+
+fn of_unit(file: &str, name: &str) -> Vec<String> {
+    let unit = text(&format!("systemd/{file}"));
     let begin = format!("{name}=");
     let lines = unit.lines().filter_map(|line| line.strip_prefix(&*begin));
     lines
@@ -222,7 +226,10 @@ fn the_pod_may_what_the_unit_may() {
         .iter()
         .map(|name| format!("CAP_{name}"))
         .collect();
-    let wanted: BTreeSet<String> = unit("CapabilityBoundingSet").into_iter().collect();
+    // In a pod one process moves and traces.
+    let of = |file| of_unit(file, "CapabilityBoundingSet");
+    let wanted = [of("indef-watch.service"), of("indef-trace@.service")];
+    let wanted: BTreeSet<String> = wanted.into_iter().flatten().collect();
     assert_eq!(has, wanted);
     assert_eq!(
         (&context["privileged"], &context["readOnlyRootFilesystem"]),

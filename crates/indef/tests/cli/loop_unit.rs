@@ -148,25 +148,40 @@ fn loop_the_units_capabilities_are_enough_for_btrfs() {
     }
 }
 
-/// The service moves as the nightly run does, and traces besides.
+/// The service moves as the nightly run does, and has reads traced by another one, which moves nothing.
 #[test]
-fn the_service_has_what_the_nightly_run_has_and_what_tracing_takes() {
+fn the_service_has_what_the_nightly_run_has_and_another_one_what_tracing_takes() {
     let of_watch = setting_of("indef-watch.service", "CapabilityBoundingSet");
-    for capability in setting("CapabilityBoundingSet") {
-        assert!(of_watch.contains(&capability), "{capability}");
+    assert_eq!(of_watch, setting("CapabilityBoundingSet"));
+    let of_trace = setting_of("indef-trace@.service", "CapabilityBoundingSet");
+    for capability in ["CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH"].map(str::to_owned) {
+        assert!(of_trace.contains(&capability), "{capability}");
     }
-    let more = ["CAP_BPF", "CAP_PERFMON"].map(str::to_owned);
-    assert!(more.iter().all(|capability| of_watch.contains(capability)));
-    assert_eq!(of_watch.len(), setting("CapabilityBoundingSet").len() + 2);
+    let allows = |file: &str, call: &str| {
+        let unit = unit(file);
+        let allowed = { unit.lines() }
+            .filter_map(|line| line.strip_prefix("SystemCallFilter="))
+            .filter(|calls| !calls.starts_with('~'));
+        { allowed }.any(|calls| calls.split(' ').any(|one| one == call))
+    };
     // Threads that trace let all others go first.
-    let unit = unit("indef-watch.service");
-    let mut calls = unit
-        .lines()
-        .filter_map(|line| line.strip_prefix("SystemCallFilter="));
-    assert!(calls.any(|calls| !calls.starts_with('~') && calls.contains("sched_setscheduler")));
+    for call in ["bpf", "perf_event_open", "sched_setscheduler"] {
+        assert!(allows("indef-trace@.service", call), "{call}");
+        assert!(!allows("indef-watch.service", call), "{call}");
+    }
+    assert!(!allows("indef-trace@.service", "fchown"));
+    // Both find each other, and the profile.
+    let socket = setting_of("indef-trace.socket", "ListenStream");
+    let asked = format!("INDEF_TRACE_SOCKET={}", socket[0]);
+    assert_eq!(setting_of("indef-watch.service", "Environment"), [asked]);
+    for setting in ["StateDirectory", "RuntimeDirectory"] {
+        let of_both = ["indef-watch.service", "indef-trace@.service"];
+        let [watch, trace] = of_both.map(|file| setting_of(file, setting));
+        assert_eq!(watch, trace);
+    }
 }
 
-/// systemd understands both units, and rates the service's exposure as docs/ops.md says.
+/// systemd understands the units, and rates the services' exposure as docs/ops.md says.
 #[test]
 fn systemd_understands_the_units() {
     let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).output();
@@ -174,23 +189,33 @@ fn systemd_understands_the_units() {
         return scratch_fs::skip("systemd-analyze is not installed");
     }
     let folder = tempfile::tempdir().unwrap();
-    for name in ["indef.service", "indef.timer", "indef-watch.service"] {
+    let units = [
+        "indef.service",
+        "indef.timer",
+        "indef-trace.socket",
+        "indef-trace@.service",
+        "indef-watch.service",
+    ];
+    for name in units {
         // Where it is installed nothing is missing.
         let text = unit(name).replace("/usr/local/bin/indef", env!("CARGO_BIN_EXE_indef"));
         fs::write(folder.path().join(name), text).unwrap();
     }
-    for name in ["indef.timer", "indef-watch.service"] {
+    for name in units {
         let path = folder.path().join(name);
         let ran = Ran::from(analyze(&["--man=no", "verify", path.to_str().unwrap()]).unwrap());
         assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{name}: {ran:?}");
     }
-    let path = folder.path().join("indef-watch.service");
-    let arguments = [
-        "security",
-        "--offline=true",
-        "--threshold=23",
-        path.to_str().unwrap(),
-    ];
-    let ran = Ran::from(analyze(&arguments).unwrap());
-    assert_eq!(ran.status, 0, "{ran:?}");
+    for (name, exposure) in [("indef-watch.service", 20), ("indef-trace@.service", 16)] {
+        let path = folder.path().join(name);
+        let threshold = format!("--threshold={exposure}");
+        let arguments = [
+            "security",
+            "--offline=true",
+            &threshold,
+            path.to_str().unwrap(),
+        ];
+        let ran = Ran::from(analyze(&arguments).unwrap());
+        assert_eq!(ran.status, 0, "{name}: {ran:?}");
+    }
 }

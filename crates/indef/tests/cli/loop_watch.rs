@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use units::Bytes;
 
 /// A machine with this pressure of I/O, in percent, which tells nothing else.
-fn machine(io_pressure: f64) -> TempDir {
+pub(crate) fn machine(io_pressure: f64) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let pressure = root.path().join("proc/pressure");
     fs::create_dir_all(&pressure).unwrap();
@@ -184,8 +184,11 @@ fn loop_without_a_profile_files_move_in_portions_within_the_budget() {
     assert_eq!(hashes(scratch.path()), contents);
 }
 
+/// `SCHED_IDLE` (linux/sched.h, v6.1).
+pub(crate) const IDLE: u32 = 5;
+
 /// A thread of a process: its name, nice value and policy (proc_pid_stat(5), fields 2, 19 and 41).
-fn threads(pid: u32) -> Vec<(String, i32, u32)> {
+pub(crate) fn threads(pid: u32) -> Vec<(String, i32, u32)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
@@ -204,7 +207,6 @@ fn threads(pid: u32) -> Vec<(String, i32, u32)> {
 /// What traces gives way to all others, whoever started the service.
 #[test]
 fn loop_a_trace_of_the_service_gives_way() {
-    const IDLE: u32 = 5;
     if !is_root() {
         return;
     }

@@ -26,6 +26,7 @@ mod loop_stop;
 mod loop_swapped;
 mod loop_top;
 mod loop_trace_screen;
+mod loop_tracer;
 mod loop_unit;
 mod loop_watch;
 mod made;

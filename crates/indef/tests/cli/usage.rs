@@ -5,7 +5,7 @@ use std::{fs, io::Read, path::Path, process::Command};
 use crate::common::{Ran, Run, ended, indef, run, spawn};
 
 /// Verbs that indef and its packagers call, and no person.
-const INTERNAL: [&str; 3] = ["generate", "held", "demo-step"];
+const INTERNAL: [&str; 4] = ["generate", "held", "demo-step", "tracer"];
 
 #[test]
 fn wrong_usage_is_status_2_and_touches_nothing() {

@@ -16,7 +16,7 @@ use std::{
 
 /// A service manager that wants to know.
 #[derive(Debug)]
-pub(super) struct Notify {
+pub(crate) struct Notify {
     socket: UnixDatagram,
     address: SocketAddr,
     /// It wants to hear from us within this time.
@@ -25,7 +25,7 @@ pub(super) struct Notify {
 
 impl Notify {
     /// The manager that the environment names, if any.
-    pub(super) fn from_environment() -> io::Result<Option<Self>> {
+    pub(crate) fn from_environment() -> io::Result<Option<Self>> {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else {
             return Ok(None);
         };
@@ -50,12 +50,12 @@ impl Notify {
     }
 
     /// How often to send a sign of life: half of the time that the manager waits for one.
-    pub(super) fn alive_every(&self) -> Option<Duration> {
+    pub(crate) fn alive_every(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
     /// Send words like `READY=1`. A manager that cannot be reached has no use for an error.
-    pub(super) fn send(&self, words: &str) {
+    pub(crate) fn send(&self, words: &str) {
         if let Err(error) = self.socket.send_to_addr(words.as_bytes(), &self.address) {
             tracing::debug!(%error, "the service manager does not listen");
         }
