@@ -29,8 +29,9 @@ pub fn become_usual() -> io::Result<()> {
 /// which is no process.
 #[must_use]
 pub fn leads_its_session() -> bool {
-    // SAFETY: both take no memory; 0 means the calling process.
-    unsafe { libc::getsid(0) == libc::getpid() }
+    // SAFETY: it takes no memory; 0 means the calling process.
+    let session = unsafe { libc::getsid(0) };
+    u32::try_from(session) == Ok(std::process::id())
 }
 
 fn set(policy: libc::c_int) -> io::Result<()> {
