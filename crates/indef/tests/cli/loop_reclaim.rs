@@ -1009,7 +1009,8 @@ fn loop_where_it_cannot_be_told_that_is_said() {
         let Some(scratch) = common::scratch(kind) else {
             continue;
         };
-        write(&scratch.path().join("file"), MIB);
+        fs::write(scratch.path().join("file"), vec![1; MIB as usize]).unwrap();
+        scratch.sync().unwrap();
         let ran = command(&["run", "--reclaim", "--json"], scratch.path());
         assert_eq!(ran.status, 0, "{ran:?}");
         assert!(ran.err.contains("--reclaim is for Btrfs"), "{ran:?}");
