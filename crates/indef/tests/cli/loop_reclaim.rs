@@ -93,7 +93,7 @@ fn extents(file: &File, start: u64, end: u64) -> usize {
 /// then. `write` gets the number of the try.
 #[track_caller]
 fn until_whole(file: &File, (start, end): (u64, u64), write: impl Fn(u32)) {
-    for turn in 0..5 {
+    for turn in 0..20 {
         write(turn);
         file.sync_all().unwrap();
         if extents(file, start, end) == 1 {
