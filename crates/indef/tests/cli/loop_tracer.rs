@@ -2,7 +2,6 @@
 //! listens, and starts `indef tracer` with the connection as its stdin.
 
 use std::{
-    fs,
     io::{BufRead, BufReader, Write},
     os::{
         fd::OwnedFd,
@@ -11,7 +10,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command},
     thread,
-    time::Duration,
 };
 
 use rustix::{
@@ -23,8 +21,11 @@ use tempfile::TempDir;
 use units::Bytes;
 
 use crate::{
-    common::{Run, ended, is_root, listens, make, reader::Reader, run, scratch, signal, spawn},
-    loop_watch::{IDLE, machine, threads},
+    common::{
+        Run, aside::Aside, ended, is_root, listens, make, reader::Reader, run, scratch, signal,
+        spawn,
+    },
+    loop_watch::machine,
 };
 
 const INDEF: &str = env!("CARGO_BIN_EXE_indef");
@@ -164,32 +165,14 @@ fn loop_a_trace_by_another_process_gives_way_and_ends_with_the_service() {
         .env("INDEF_WATCH_ROOT", calm.path()),
     );
     let tracing = tracer(manager.accept());
-    let group = || fs::read_to_string(format!("/proc/{}/autogroup", tracing.id()));
-    let is_aside = |(name, _, policy): &(String, i32, u32)| name == "aside" && *policy == IDLE;
-    let mut found = Vec::new();
-    for _ in 0..1200 {
-        found = threads(tracing.id());
-        if found.iter().any(is_aside) {
-            break;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    let group = group().ok();
-    let of_watch = threads(watching.id());
+    let found = Aside::wait_for(tracing.id());
+    let of_watch = Aside::of(watching.id());
     listens(&watching);
     signal(&watching, Signal::TERM);
     let (ran, traced) = (ended(watching), ended(tracing));
     assert_eq!((ran.status, traced.status), (0, 0), "{ran:?} {traced:?}");
-    let policy = |of: &str| {
-        let thread = found.iter().find(|(name, ..)| name == of);
-        thread.map(|(_, nice, policy)| (*nice, *policy))
-    };
-    assert_eq!(policy("aside"), Some((19, IDLE)), "{found:?}");
-    assert_eq!(policy("indef"), Some((19, 0)), "{found:?}");
-    if let Some(group) = group {
-        assert!(group.trim_end().ends_with(" nice 19"), "{group}");
-    }
-    assert!(!of_watch.iter().any(is_aside), "{of_watch:?}");
+    found.assert_gives_way();
+    assert!(!of_watch.traces(), "{of_watch:?}");
     assert!(ran.err.contains("traced "), "{ran:?}");
 }
 

@@ -1,11 +1,11 @@
 //! `indef watch` on a real file system: what is read is found and repaired, a second round does nothing and says why,
 //! and where others need the machine nothing moves.
 
-use std::{ffi::OsStr, fs, path::Path, process::Command, thread, time::Duration};
+use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use crate::common::{
-    Run, ended, fragments, hashes, indef_with_state, is_root, make, make_several, reader::Reader,
-    scratch, signal, spawn,
+    Run, aside::Aside, ended, fragments, hashes, indef_with_state, is_root, make, make_several,
+    reader::Reader, scratch, signal, spawn,
 };
 use rustix::process::Signal;
 use scratch_fs::reflink;
@@ -184,26 +184,6 @@ fn loop_without_a_profile_files_move_in_portions_within_the_budget() {
     assert_eq!(hashes(scratch.path()), contents);
 }
 
-/// `SCHED_IDLE` (linux/sched.h, v6.1).
-pub(crate) const IDLE: u32 = 5;
-
-/// A thread of a process: its name, nice value and policy (proc_pid_stat(5), fields 2, 19 and 41).
-pub(crate) fn threads(pid: u32) -> Vec<(String, i32, u32)> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let stats = tasks.map_while(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
-    stats
-        .map(|stat| {
-            let (name, fields) = stat.rsplit_once(") ").unwrap();
-            let fields: Vec<&str> = fields.split(' ').collect();
-            let name = name.split_once('(').unwrap().1.to_owned();
-            let number = |field: usize| fields[field - 3].parse::<i32>().unwrap();
-            (name, number(19), number(41) as u32)
-        })
-        .collect()
-}
-
 /// What traces gives way to all others, whoever started the service.
 #[test]
 fn loop_a_trace_of_the_service_gives_way() {
@@ -227,29 +207,11 @@ fn loop_a_trace_of_the_service_gives_way() {
             .env("STATE_DIRECTORY", state.path())
             .env("INDEF_WATCH_ROOT", calm.path()),
     );
-    let group = || fs::read_to_string(format!("/proc/{}/autogroup", child.id()));
-    let is_aside = |(name, _, policy): &(String, i32, u32)| name == "aside" && *policy == IDLE;
-    let mut found = Vec::new();
-    for _ in 0..1200 {
-        found = threads(child.id());
-        if found.iter().any(is_aside) {
-            break;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    let group = group().ok();
+    let found = Aside::wait_for(child.id());
     signal(&child, Signal::TERM);
     let ran = ended(child);
     assert_eq!(ran.status, 0, "{ran:?}");
-    let policy = |of: &str| {
-        let thread = found.iter().find(|(name, ..)| name == of);
-        thread.map(|(_, nice, policy)| (*nice, *policy))
-    };
-    assert_eq!(policy("aside"), Some((19, IDLE)), "{found:?}");
-    assert_eq!(policy("indef"), Some((19, 0)), "{found:?}");
-    if let Some(group) = group {
-        assert!(group.trim_end().ends_with(" nice 19"), "{group}");
-    }
+    found.assert_gives_way();
 }
 
 /// Two files of Btrfs that share 4 MiB move in such portions. Returns the sums.

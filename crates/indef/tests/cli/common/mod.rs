@@ -1,5 +1,6 @@
 //! Helpers that run the real binary, and make files for it.
 
+pub(crate) mod aside;
 pub(crate) mod documented;
 pub(crate) mod reader;
 pub(crate) mod tmux;
