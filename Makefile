@@ -47,9 +47,10 @@ licences: deps
 abi-check: deps
 	$(CARGO) xtask abi-check
 
-# Without newer XFS tools (and a network to fetch them from) some tests are skipped, and say so.
+# Without newer XFS tools and Prometheus (and a network to fetch them from) some tests are skipped, and say so.
 tests: deps
 	-@CARGO="$(CARGO)" scripts/xfsprogs
+	-@CARGO="$(CARGO)" scripts/prometheus
 	$(CARGO) xtask test
 
 # `make demo` of what is committed, in clean Debian 12 and 13 roots: some 10 minutes, wants root.
@@ -79,6 +80,7 @@ figures: build-deps
 PROOF_MINUTES ?= 120
 proof: deps
 	-@CARGO="$(CARGO)" scripts/xfsprogs
+	-@CARGO="$(CARGO)" scripts/prometheus
 	$(CARGO) xtask test --tier proof
 	$(CARGO) build --locked --release --package indef --package hammer
 	target/release/hammer run --minutes $(PROOF_MINUTES) --log target/hammer

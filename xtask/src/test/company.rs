@@ -23,7 +23,7 @@ impl Company {
 /// The tests of a test program (the name of its file) whose names begin with this. Other tests of
 /// guests keep any company: most of the time a guest needs one processor or waits, and it takes at
 /// most 1.5 GiB of memory.
-const RULES: [(&str, &str, Company); 13] = [
+const RULES: [(&str, &str, Company); 14] = [
     // Actors that sleep between their calls: some two seconds of processor time in a round.
     ("rounds", "loop_rounds::", Company::Waiting),
     // In a guest the same calls take both processors; where they are too slow, a round proves nothing,
@@ -34,6 +34,8 @@ const RULES: [(&str, &str, Company); 13] = [
     ("cli", "loop_claims::", Company::Waiting),
     ("cli", "loop_stop::", Company::Waiting),
     ("cli", "loop_top::", Company::Waiting),
+    // For numbers, which are given out every 15 seconds.
+    ("cli", "prometheus::loop_", Company::Waiting),
     ("serve", "patience::", Company::Waiting),
     ("probe", "mounted::", Company::Waiting),
     // For a device that is gone for a minute, or takes seconds for a write.

@@ -1,4 +1,5 @@
-//! The numbers as OpenMetrics text (prometheus/OpenMetrics, version 1.0).
+//! The numbers as text, in two forms that have the same samples: that of OpenMetrics (prometheus/OpenMetrics, version 1.0)
+//! and Prometheus' older one (version 0.0.4).
 //!
 //! Names are a contract, as the dashboard and the alerts of `packaging/metrics` use them: families may be added, and
 //! none is renamed or given another meaning. Counters begin at 0 with the service.
@@ -13,8 +14,19 @@ use units::Bytes;
 
 use super::{event::Hold, status::Status};
 
-/// The media type of the text, for HTTP.
+/// The media type of [`Form::OpenMetrics`], for HTTP.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How families are told; a reader of one form loses the types of the other's counters, without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// OpenMetrics 1.0, which Prometheus asks for: counters have `_total` after the name of their family, and families
+    /// have units.
+    OpenMetrics,
+    /// Prometheus' text format 0.0.4, the only one that node_exporter's textfile collector reads: a family has the name
+    /// of its samples, and no unit. The last line is the end of OpenMetrics, which is a comment here.
+    Prometheus,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -22,7 +34,30 @@ enum Kind {
     Gauge,
 }
 
-/// A family of metrics, and the text that it is written into.
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+
+    /// What samples have after the name that is given to [`Family::new`].
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Counter => "_total",
+            Self::Gauge => "",
+        }
+    }
+}
+
+/// A text that is being written.
+struct Page {
+    text: String,
+    form: Form,
+}
+
+/// A family of metrics, and the page that it is written on.
 struct Family<'a> {
     text: &'a mut String,
     name: &'static str,
@@ -33,27 +68,21 @@ struct Family<'a> {
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl<'a> Family<'a> {
-    fn new(text: &'a mut String, kind: Kind, name: &'static str, unit: &str, help: &str) -> Self {
-        let word = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        };
+    fn new(page: &'a mut Page, kind: Kind, name: &'static str, unit: &str, help: &str) -> Self {
+        let text = &mut page.text;
+        let (is_open, suffix) = (page.form == Form::OpenMetrics, kind.suffix());
+        let family = if is_open { "" } else { suffix };
         // Writing into a String does not fail.
-        let _ = writeln!(text, "# TYPE {name} {word}");
-        if !unit.is_empty() {
+        let _ = writeln!(text, "# TYPE {name}{family} {}", kind.as_str());
+        if is_open && !unit.is_empty() {
             let _ = writeln!(text, "# UNIT {name} {unit}");
         }
-        let _ = writeln!(text, "# HELP {name} {help}");
+        let _ = writeln!(text, "# HELP {name}{family} {help}");
         Self { text, name, kind }
     }
 
     fn sample(&mut self, labels: Labels<'_>, value: f64) -> &mut Self {
-        let suffix = if self.kind == Kind::Counter {
-            "_total"
-        } else {
-            ""
-        };
-        let _ = write!(self.text, "{}{suffix}", self.name);
+        let _ = write!(self.text, "{}{}", self.name, self.kind.suffix());
         for (nth, (name, value)) in labels.iter().enumerate() {
             let begin = if nth == 0 { '{' } else { ',' };
             let _ = write!(self.text, "{begin}{name}=\"{}\"", escape(value));
@@ -124,9 +153,12 @@ pub struct FileSystemInfo {
 
 /// The whole text, with its end.
 #[must_use]
-pub fn render(status: &Status, about: &About) -> String {
-    let mut text = String::new();
-    let out = &mut text;
+pub fn render(status: &Status, about: &About, form: Form) -> String {
+    let mut page = Page {
+        text: String::new(),
+        form,
+    };
+    let out = &mut page;
     let totals = &status.totals;
     Family::new(
         out,
@@ -228,11 +260,11 @@ pub fn render(status: &Status, about: &About) -> String {
             left.sample(&[("period", period)], bytes(bytes_left));
         }
     }
-    text.push_str("# EOF\n");
-    text
+    page.text.push_str("# EOF\n");
+    page.text
 }
 
-fn moves(out: &mut String, status: &Status) {
+fn moves(out: &mut Page, status: &Status) {
     let mut moved = Family::new(
         out,
         Kind::Counter,
@@ -265,7 +297,7 @@ fn moves(out: &mut String, status: &Status) {
     .sample(&[], status.totals.files_moved as f64);
 }
 
-fn places(out: &mut String, status: &Status) {
+fn places(out: &mut Page, status: &Status) {
     let paths: Vec<String> = { status.places.iter() }
         .map(|place| label(&place.path))
         .collect();
@@ -329,7 +361,7 @@ fn places(out: &mut String, status: &Status) {
     }
 }
 
-fn readings(out: &mut String, status: &Status) {
+fn readings(out: &mut Page, status: &Status) {
     // The machine's own are the same for all file systems: each once, the newest first known.
     let mut seen = Vec::new();
     for reading in status.places.iter().flat_map(|place| &place.readings) {
@@ -379,7 +411,7 @@ fn readings(out: &mut String, status: &Status) {
     }
 }
 
-fn traces(out: &mut String, status: &Status) {
+fn traces(out: &mut Page, status: &Status) {
     Family::new(
         out,
         Kind::Counter,

@@ -210,7 +210,7 @@ struct WatchBoundArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArgs {
-    /// Write the metrics to this file as OpenMetrics text, for node_exporter's textfile collector
+    /// Write the metrics to this file for node_exporter's textfile collector, in Prometheus' text format
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) metrics_file: Option<PathBuf>,
 

@@ -53,9 +53,9 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Listen from now on.
-    pub(super) fn begin(address: &Address) -> Result<Self, ServeError> {
-        let text = Arc::new(Mutex::new(String::new()));
+    /// Listen from now on, and serve this text: whoever asks before there is another one gets a whole one, too.
+    pub(super) fn begin(address: &Address, text: String) -> Result<Self, ServeError> {
+        let text = Arc::new(Mutex::new(text));
         let served = Arc::clone(&text);
         let last = move || {
             Some(
@@ -87,9 +87,12 @@ mod tests {
     fn the_last_text_is_served() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let listener = Listener::begin(&Address::Unix(path.clone())).unwrap();
-        for text in ["a 1\n# EOF\n", "b 2\n# EOF\n"] {
-            listener.set(text.to_owned());
+        let (first, second) = ("a 1\n# EOF\n", "b 2\n# EOF\n");
+        let listener = Listener::begin(&Address::Unix(path.clone()), first.to_owned()).unwrap();
+        for text in [first, second] {
+            if text == second {
+                listener.set(text.to_owned());
+            }
             let mut stream = UnixStream::connect(&path).unwrap();
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
             let mut answer = String::new();

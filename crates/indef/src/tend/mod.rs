@@ -15,7 +15,10 @@ use std::{fs, io, path::PathBuf, sync::atomic::Ordering};
 use anyhow::{Context, Result, anyhow, bail};
 use indef_pipeline::{
     Cancel,
-    tend::{Duties, Event, Kept, Ledger, Status, Tender, World, metrics::render},
+    tend::{
+        Duties, Event, Kept, Ledger, Status, Tender, World,
+        metrics::{Form, render},
+    },
 };
 
 use crate::{
@@ -60,7 +63,14 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
         fs::metadata(path).map_err(|error| unusable(path, &error))?;
     }
     let listener = match &metrics.listen {
-        Some(address) => Some(Listener::begin(address)?),
+        Some(address) => {
+            let nothing = render(
+                &Status::default(),
+                &about(std::iter::empty()),
+                Form::OpenMetrics,
+            );
+            Some(Listener::begin(address, nothing)?)
+        }
         None => None,
     };
     let stop = Cancel::new();
@@ -139,13 +149,12 @@ fn publish(metrics: &Metrics, listener: Option<&Listener>, status: &Status) -> i
     if listener.is_none() && metrics.file.is_none() {
         return Ok(());
     }
-    let paths = status.places.iter().map(|place| place.path.clone());
-    let text = render(status, &about(paths));
-    if let Some(path) = &metrics.file {
-        listen::write_file(path, &text)?;
-    }
+    let about = about(status.places.iter().map(|place| place.path.clone()));
     if let Some(listener) = listener {
-        listener.set(text);
+        listener.set(render(status, &about, Form::OpenMetrics));
+    }
+    if let Some(path) = &metrics.file {
+        listen::write_file(path, &render(status, &about, Form::Prometheus))?;
     }
     Ok(())
 }

@@ -31,6 +31,7 @@ mod loop_unit;
 mod loop_watch;
 mod made;
 mod profile;
+mod prometheus;
 mod refusals;
 mod report;
 mod trace_refusals;

@@ -191,7 +191,7 @@ fn whole() -> Status {
 #[test]
 fn the_text_is_as_the_specification_says() {
     for status in [Status::default(), whole()] {
-        let text = render(&status, &about("1.0 \"x\""));
+        let text = opened(&status, "1.0 \"x\"");
         let families = read(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         for (name, family) in &families {
             assert!(name.starts_with("indef_"), "{name}");
@@ -208,8 +208,8 @@ fn the_text_is_as_the_specification_says() {
     for (place, byte) in odd.places.iter_mut().zip([0xFE, 0xFF]) {
         place.path = PathBuf::from(OsString::from_vec(vec![b'/', byte]));
     }
-    read(&render(&odd, &about("1"))).unwrap();
-    let families = read(&render(&whole(), &about("1"))).unwrap();
+    read(&opened(&odd, "1")).unwrap();
+    let families = read(&opened(&whole(), "1")).unwrap();
     let value = |name: &str, labels: &[(&str, &str)]| {
         let labels = labels
             .iter()
@@ -236,6 +236,44 @@ fn the_text_is_as_the_specification_says() {
         value("indef_last_success_timestamp_seconds", &[odd]),
         1_800_000_000.0
     );
+}
+
+/// As Prometheus gets it.
+fn opened(status: &Status, version: &str) -> String {
+    render(status, &about(version), Form::OpenMetrics)
+}
+
+/// For node_exporter each family has the name of its samples, and these are the same.
+#[test]
+fn the_older_form_has_the_same_samples() {
+    let texts =
+        [Form::OpenMetrics, Form::Prometheus].map(|form| render(&whole(), &about("1"), form));
+    let samples = texts.each_ref().map(|text| {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.collect::<Vec<_>>()
+    });
+    assert_eq!(samples[0], samples[1]);
+    let mut kinds = BTreeMap::new();
+    let mut helped = BTreeSet::new();
+    for line in texts[1].lines() {
+        match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            ["#", "EOF"] => {}
+            ["#", "TYPE", name, kind] => assert!(kinds.insert(name, kind).is_none(), "{line}"),
+            ["#", "HELP", name, _] => assert!(helped.insert(name), "{line}"),
+            ["#", ..] => panic!("{line}"),
+            _ => {
+                let (name, ..) = sample(line).unwrap();
+                let kind = if name.ends_with("_total") {
+                    "counter"
+                } else {
+                    "gauge"
+                };
+                assert_eq!(kinds.get(&*name), Some(&kind), "{line}");
+                assert!(helped.contains(&*name), "{line}");
+            }
+        }
+    }
+    assert!(texts[1].ends_with("\n# EOF\n"));
 }
 
 #[test]
@@ -283,7 +321,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 /// Dashboard, alerts and documents name no metric that there is not, and the document names all.
 #[test]
 fn what_names_a_metric_names_one_that_there_is() {
-    let families = read(&render(&whole(), &about("1"))).unwrap();
+    let families = read(&opened(&whole(), "1")).unwrap();
     let samples: BTreeSet<String> = families
         .iter()
         .map(|(name, family)| match family.kind.as_str() {
