@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use serde_json::Value;
 use units::Bytes;
 
 /// The default of `run --max-stall`, in the device's time.
@@ -48,13 +49,26 @@ impl Way {
         }
     }
 
-    /// Check by what its command said that this engine has moved the data.
+    /// Check by what its command said that this engine has moved the data, and all of it. (f2fs_io fails where it cannot.)
     pub(crate) fn check(self, said: &str) -> Result<()> {
         if self == Self::Conventional {
             return Ok(());
         }
-        let (engine, wanted) = (engine(said)?, self.engine());
+        let document: Value =
+            serde_json::from_str(said).context("indef's result is not as written")?;
+        let files = document["files"].as_array();
+        let files = files.context("indef's result has no files")?;
+        let moved = files.iter().find(|file| file["status"] == "moved");
+        let engine = moved.and_then(|file| file["engine"].as_str());
+        let (engine, wanted) = (engine.unwrap_or("none"), self.engine());
         ensure!(engine == wanted, "{engine} has moved it, not {wanted}");
+        let is_left = |file: &&Value| file["reason"] == "no-space";
+        let left = files.iter().filter(is_left).count();
+        ensure!(
+            left == 0,
+            "the device is too full: of {} files {left} were not moved, or not as a whole, for want of free space",
+            files.len()
+        );
         Ok(())
     }
 }
@@ -137,15 +151,37 @@ impl Commands<'_> {
     }
 }
 
-/// The engine of a `run --json` document.
-fn engine(document: &str) -> Result<String> {
-    let document: serde_json::Value =
-        serde_json::from_str(document).context("indef's result is not as written")?;
-    let moved = document["files"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|file| file["status"] == "moved");
-    let engine = moved.and_then(|file| file["engine"].as_str());
-    Ok(engine.unwrap_or("none").to_owned())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_moves_a_part_is_none() {
+        let said = |engine: &str, reason: &str| {
+            format!(
+                r#"{{"files":[{{"status":"skipped","engine":"{engine}","reason":"contiguous"}},
+                {{"status":"moved","engine":"{engine}","reason":{reason}}}]}}"#
+            )
+        };
+        let indef = Way::Indef { truncate: 20 };
+        indef.check(&said("f2fs-offload", "null")).unwrap();
+        Way::FragPicker
+            .check(&said("f2fs-defragment", "null"))
+            .unwrap();
+        for (engine, reason, wanted) in [
+            ("f2fs-defragment", "null", "f2fs-defragment has moved it"),
+            (
+                "f2fs-offload",
+                r#""no-space""#,
+                "of 2 files 1 were not moved",
+            ),
+        ] {
+            let error = indef.check(&said(engine, reason)).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+        for said in ["", "{}", r#"{"files":[]}"#] {
+            assert!(indef.check(said).is_err(), "{said}");
+        }
+        Way::Conventional.check("").unwrap();
+    }
 }
