@@ -38,7 +38,7 @@ pub fn relocator(
         EngineKind::XfsSwapExtents => xfs::swap_extents(fs, options),
         EngineKind::XfsShareRange => xfs::share_range(fs, options),
         EngineKind::F2fsOffload => Ok(Box::new(F2fsOffload::new(fs, options)?)),
-        EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),
+        EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::new(fs))),
         EngineKind::BtrfsShareRange => Ok(Box::new(BtrfsShareRange::new(fs, options)?)),
         EngineKind::BtrfsDefragRange => Ok(Box::new(BtrfsDefragRange::new(fs, options))),
     }

@@ -142,10 +142,14 @@ impl BlockDevice {
         }
     }
 
+    /// What the F2FS that is mounted from it tells of itself.
+    pub(crate) fn f2fs_folder(&self) -> PathBuf {
+        Path::new("/sys/fs/f2fs").join(&*self.name())
+    }
+
     /// Whether the F2FS that is mounted from it has a feature; `None` where that cannot be seen.
     pub(crate) fn f2fs_has_feature(&self, feature: &str) -> Option<bool> {
-        let place = Path::new("/sys/fs/f2fs").join(&*self.name());
-        let features = fs::read_to_string(place.join("features")).ok()?;
+        let features = fs::read_to_string(self.f2fs_folder().join("features")).ok()?;
         Some(features.split(',').any(|name| name.trim() == feature))
     }
 }

@@ -143,6 +143,11 @@ pub(crate) fn f2fs_section(fs: &Filesystem) -> Option<units::Bytes> {
     Some(superblock(&mounted).ok()?.section)
 }
 
+/// What an F2FS tells of itself in sysfs.
+pub(crate) fn f2fs_folder(fs: &Filesystem) -> Option<std::path::PathBuf> {
+    Some(BlockDevice::by_number(fs.dev)?.f2fs_folder())
+}
+
 /// The one zoned device of the file system, and where its addresses begin.
 fn zoned_member(
     fs: &Filesystem,

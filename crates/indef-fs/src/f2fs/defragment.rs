@@ -17,7 +17,8 @@
 //! calls side by side would fragment what each of them joins. So there is one call at a time.
 //!
 //! There is no donor to look at beforehand. A part is given to the kernel only if joining its
-//! fragments outweighs the fragments that its two ends would cut, so that the file never has more.
+//! fragments outweighs the fragments that its two ends would cut, so that the file never has more; and
+//! only while F2FS has free segments to put it into, as else it would fill holes with it ([`Room`]).
 //!
 //! A page has its new address before it is written there (`f2fs_do_write_data_page`,
 //! fs/f2fs/data.c, v6.12), and a direct read asks only once, before it looks for the address,
@@ -42,10 +43,10 @@ use linux_abi::{
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
-use super::{admit, parts::Parts};
+use super::{admit, parts::Parts, room::Room};
 use crate::{
-    CacheRecord, CountedRange, EngineKind, Finding, FsError, Moved, RangeCopier, Refusal,
-    Relocation, Relocator, Settler, Step, StepLimit, Target,
+    CacheRecord, CountedRange, EngineKind, Filesystem, Finding, FsError, Moved, RangeCopier,
+    Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target,
     hold::{Holds, NAPS},
 };
 
@@ -56,13 +57,15 @@ const SETTLING: Bytes = Bytes::mib(32);
 pub(crate) struct F2fsDefragment {
     settler: Settler,
     holds: Holds,
+    room: Room,
     /// Held by the one worker that adds to the log.
     log: Mutex<()>,
 }
 
-impl Default for F2fsDefragment {
-    fn default() -> Self {
+impl F2fsDefragment {
+    pub(crate) fn new(fs: &Filesystem) -> Self {
         Self {
+            room: Room::of(fs),
             settler: Settler::new(SETTLING),
             holds: Holds::default(),
             log: Mutex::default(),
@@ -115,6 +118,9 @@ impl F2fsRelocation<'_> {
         let (start, len) = (part.start.get(), part.len.get());
         let turn = self.engine.log.lock();
         let turn = turn.unwrap_or_else(PoisonError::into_inner);
+        if self.engine.room.is_short() {
+            return Err(SkipReason::NoSpace.into());
+        }
         let hold = self.engine.holds.take(self.target, NAPS);
         if !hold.is_leased() {
             return Err(SkipReason::InUse.into());

@@ -8,6 +8,7 @@ mod batch;
 mod defragment;
 mod offload;
 mod parts;
+mod room;
 mod superblock;
 
 use indef_core::SkipReason;

@@ -12,10 +12,17 @@ use std::{
 };
 
 use guest::{Guest, LabError, Release, Zns, ZnsOptions, ZnsSetup, require};
-use indef_fs::EngineKind;
-use units::Bytes;
+use indef_core::{SkipReason, plan::Policy};
+use indef_fs::{EngineKind, Refusal};
+use units::{Bytes, FileRange};
 
-use crate::{CASES, in_use::SHORT};
+use crate::{
+    CASES,
+    at_rest::{finish, make},
+    harness::{Bench, builder},
+    in_use::SHORT,
+    state::State,
+};
 
 /// F2FS shares no blocks, and the quotas of the suite are those of other file systems.
 const NOT_OF_F2FS: [&str; 2] = ["loop_reflinked", "loop_quota"];
@@ -66,6 +73,16 @@ fn conforms(kind: EngineKind, half: Half) {
     if env::var_os(IN_GUEST).is_some() {
         return all(kind, half);
     }
+    // The name of the test that calls us; a check below shows that it exists.
+    let half = match half {
+        Half::AtRest => "at_rest",
+        Half::InUse => "in_use",
+    };
+    in_guest(kind, &format!("{}_{half}", kind.name().replace('-', "_")));
+}
+
+/// Runs the test of this name, which is that of an engine, in a guest.
+fn in_guest(kind: EngineKind, name: &str) {
     if !["mkfs.f2fs", "fsck.f2fs", "mkfs.ext4"]
         .iter()
         .all(|program| scratch_fs::require_program(program))
@@ -78,12 +95,7 @@ fn conforms(kind: EngineKind, half: Half) {
     };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let program = env::current_exe().unwrap();
-    // The name of the test that calls us; a check below shows that it exists.
-    let half = match half {
-        Half::AtRest => "at_rest",
-        Half::InUse => "in_use",
-    };
-    let test = format!("vm_f2fs::vm_6_12_{}_{half}", kind.name().replace('-', "_"));
+    let test = format!("vm_f2fs::vm_6_12_{name}");
     let script = SCRIPT.replace("KERNEL_FAULTS", guest::KERNEL_FAULTS);
     let command = [
         "sh",
@@ -175,4 +187,78 @@ fn vm_6_12_f2fs_offload_at_rest() {
 #[test]
 fn vm_6_12_f2fs_offload_in_use() {
     conforms(EngineKind::F2fsOffload, Half::InUse);
+}
+
+/// Where F2FS fills the holes of old segments, its ioctl leaves a file in more pieces than it was in. The engine leaves it alone,
+/// and moves it when there are free segments again.
+#[test]
+fn vm_6_12_f2fs_defragment_keeps_out_of_holes() {
+    let kind = EngineKind::F2fsDefragment;
+    match env::var_os(IN_GUEST) {
+        Some(_) => out_of_holes(kind),
+        None => in_guest(kind, "f2fs_defragment_keeps_out_of_holes"),
+    }
+}
+
+fn out_of_holes(kind: EngineKind) {
+    // F2FS would clean in the background.
+    let fs = builder(kind, Bytes::mib(640)).mount_options("background_gc=off");
+    let bench = Bench::on(kind, fs.build()).unwrap();
+    let name = bench.fs.device().rsplit('/').next().unwrap();
+    let number = |of: &str| -> u64 {
+        let file = format!("/sys/fs/f2fs/{name}/{of}");
+        fs::read_to_string(file).unwrap().trim().parse().unwrap()
+    };
+    let reserve = number("reserved_segments");
+    let [first, ours, kernels] = ["first", "ours", "kernels"].map(|name| bench.path(name));
+    // More than the rest of the segment that F2FS has open for what is moved.
+    for path in [&first, &ours, &kernels] {
+        make(path, Bytes::mib(8), Bytes::kib(256));
+    }
+    bench.must_relocate(&first, Policy::Whole);
+    let states = [State::of(&first), State::of(&ours)];
+    // Files with holes between their pieces, until F2FS fills them.
+    let mut fillers = Vec::new();
+    while number("free_segments") > reserve + number("min_ssr_sections") {
+        assert!(fillers.len() < 100, "the file system does not fill");
+        let path = bench.path(&format!("fill-{}", fillers.len()));
+        make(&path, Bytes::mib(8), Bytes::kib(64));
+        bench.fs.sync().unwrap();
+        fillers.push(path);
+    }
+    let free = number("free_segments");
+    assert!(free > reserve + 8, "{free} free, {reserve} reserved");
+    match bench.relocate(&ours, Policy::Whole) {
+        Err(Refusal::Skip(SkipReason::NoSpace)) => {}
+        other => panic!("{other:?}"),
+    }
+
+    let pieces = || {
+        let file = fs::File::open(&kernels).unwrap();
+        let whole = FileRange::new(0, u64::MAX);
+        let map = indef_fs::map(
+            &file,
+            &kernels,
+            whole,
+            true,
+            &mut indef_fs::Mapper::default(),
+        );
+        map.unwrap().fragments()
+    };
+    let before = pieces();
+    let file = (fs::OpenOptions::new().read(true).write(true)).open(&kernels);
+    linux_abi::f2fs::defragment(file.unwrap(), 0, 8 << 20).unwrap();
+    bench.fs.sync().unwrap();
+    let after = pieces();
+    eprintln!("{free} free segments, {reserve} reserved: from {before} pieces to {after}");
+    assert!(after > before, "{before} {after}");
+
+    for path in &fillers {
+        fs::remove_file(path).unwrap();
+    }
+    bench.fs.sync().unwrap();
+    let free = number("free_segments");
+    eprintln!("{free} free segments without {} files", fillers.len());
+    bench.must_relocate(&ours, Policy::Whole);
+    finish(bench, &states);
 }
