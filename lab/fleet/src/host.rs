@@ -1,6 +1,10 @@
 //! One host: its volume and drive, a day of its use, the moves of a defragmenter, and the times of its reads.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+    sync::Arc,
+};
 
 use anyhow::Result;
 use flash_model::Profile;
@@ -14,7 +18,7 @@ use lfs_sim::{
     host::{Access, Carrier, Writes},
     log::{LogMode, Shape},
     trim::trim,
-    volume::{InPlaceVolume, LogVolume, Volume},
+    volume::{InPlaceVolume, LogVolume, Mover, Volume},
 };
 use units::{Bytes, Nanos};
 use workloads::filebench::{Ageing, Personality};
@@ -22,7 +26,7 @@ use workloads::filebench::{Ageing, Personality};
 use crate::{
     drive,
     kind::{FileSystem, Kind, Workload},
-    settings::{Settings, VOLUME},
+    settings::{Settings, VOLUME, scale},
     tables::Tables,
 };
 
@@ -32,6 +36,11 @@ const PLUG: usize = 16;
 const REQUEST_TIME: Nanos = Nanos(3_760);
 /// The flows have written the data so often before the year begins.
 const ROUNDS: f64 = 1.0;
+/// What F2FS cleans in a quiet minute: a section, which is a segment of 2 MiB where there are no zones (fs/f2fs/gc.h,
+/// `DEF_GC_THREAD_MAX_SLEEP_TIME`, v6.12).
+const CLEANED: Bytes = Bytes::mib(2);
+/// Minutes of a day.
+const MINUTES: u64 = 24 * 60;
 /// What a defragmenter reads in one call.
 const COPYING: Access = Access::Direct {
     call: Bytes::kib(256),
@@ -56,12 +65,27 @@ pub struct Host {
     profile: Profile,
     disk: Disk,
     users: Users,
+    /// Sections that F2FS cleans in the quiet of a day.
+    cleaned: f64,
+    /// The part of one that it has not begun.
+    left_to_clean: f64,
     /// Reads that were timed since something was written, by file and first block, with the layout that they met.
     times: HashMap<(FileId, u32), (Layout, Nanos)>,
     /// The same drive, written from its beginning to its end: made once, as that takes longer than a month of the host.
     written: Arc<Disk>,
     /// The time of a read of so many blocks in one piece.
     contiguous: HashMap<u32, Nanos>,
+}
+
+/// What a defragmenter did.
+#[derive(Clone, Debug, Default)]
+pub struct Moves {
+    /// Bytes that it moved.
+    pub bytes: Bytes,
+    /// The time that it took.
+    pub time: Nanos,
+    /// The files of which something was moved; the others were left alone.
+    pub files: BTreeSet<FileId>,
 }
 
 /// The parameters of lfs-sim for a volume of this size.
@@ -77,7 +101,7 @@ fn parameters() -> Parameters {
     parameters
 }
 
-fn volume(file_system: FileSystem, parameters: &Parameters) -> Volume {
+fn volume(file_system: FileSystem, parameters: &Parameters, settings: &Settings) -> Volume {
     let blocks = |bytes: Bytes| bytes.div_ceil(BLOCK) as u32;
     match file_system {
         FileSystem::Ext4 => Volume::from(InPlaceVolume::new(
@@ -94,7 +118,9 @@ fn volume(file_system: FileSystem, parameters: &Parameters) -> Volume {
             };
             // As F2FS does where there are no zones: holes are filled when room becomes scarce.
             let below = 2 * log.reserved_sections;
-            Volume::from(LogVolume::new(shape, LogMode::Adaptive { below }))
+            let volume = LogVolume::new(shape, LogMode::Adaptive { below });
+            let into_holes = settings.into_holes;
+            Volume::from(volume.moved_by(Mover::Ioctl { into_holes }))
         }
     }
 }
@@ -110,7 +136,12 @@ impl Host {
         let profile = drive::small(kind.drive, VOLUME)?;
         let device = device::conventional(&profile, VOLUME)?;
         let mut disk = Disk::new(device, parameters.host.queue_depth);
-        let volume = volume(kind.file_system, &parameters);
+        let cleaned = match kind.file_system {
+            FileSystem::Ext4 => Bytes::ZERO,
+            FileSystem::F2fs => Bytes(CLEANED.0 * MINUTES / scale()),
+        };
+        let cleaned = settings.quiet * cleaned.0 as f64 / parameters.log.section.0 as f64;
+        let volume = volume(kind.file_system, &parameters, settings);
         let data = Bytes((VOLUME.0 as f64 * kind.fill) as u64);
         let (personality, writes) = match kind.workload {
             Workload::Varmail => (Personality::Varmail, Writes::Cached),
@@ -149,6 +180,8 @@ impl Host {
             profile,
             disk,
             users,
+            cleaned,
+            left_to_clean: 0.0,
             times: HashMap::new(),
             written,
             contiguous: HashMap::new(),
@@ -158,7 +191,7 @@ impl Host {
         Ok(host)
     }
 
-    /// A day of writes, then a time of rest; returns the bytes that were written.
+    /// A day of writes, then what the file system does by itself, and a time of rest; returns the bytes that were written.
     ///
     /// # Errors
     ///
@@ -170,10 +203,28 @@ impl Host {
             Users::Flows(living) => living.go_on(disk, bytes)?,
             Users::Tables(tables) => tables.go_on(parameters, disk, bytes)?,
         };
+        self.clean()?;
         self.rest();
         Ok(Bytes(
             self.disk.device().stats().host_written_bytes - before,
         ))
+    }
+
+    /// Has F2FS clean what it does in the quiet of a day.
+    fn clean(&mut self) -> Result<()> {
+        self.left_to_clean += self.cleaned;
+        let sections = self.left_to_clean as u32;
+        if sections == 0 {
+            return Ok(());
+        }
+        self.left_to_clean -= f64::from(sections);
+        self.disk.idle(HOUR);
+        let (parameters, disk) = (&self.parameters, &mut self.disk);
+        match &mut self.users {
+            Users::Flows(living) => living.clean(disk, sections)?,
+            Users::Tables(tables) => tables.clean(parameters, disk, sections)?,
+        };
+        Ok(())
     }
 
     /// Lets the drive end what it writes. Reads are timed at rest, those right after a move as those of another day: behind
@@ -216,17 +267,23 @@ impl Host {
         }
     }
 
-    /// Carries plans out as far as new places are better, as engines do; returns the bytes moved and the time.
+    /// Carries plans out as far as new places are better, as engines do.
     ///
     /// # Errors
     ///
     /// The simulation failed.
-    pub fn migrate(&mut self, mut plans: Vec<(FileId, FilePlan)>) -> Result<(Bytes, Nanos)> {
+    pub fn migrate(&mut self, mut plans: Vec<(FileId, FilePlan)>) -> Result<Moves> {
         let volume = self.volume();
-        plans.retain(|(file, plan)| is_better(volume, *file, plan));
+        let reserve = self.parameters.log.reserved_sections;
+        plans.retain(|(file, plan)| {
+            is_better(volume, *file, plan) && !is_refused(volume, plan, reserve)
+        });
         if plans.is_empty() {
-            return Ok((Bytes::ZERO, Nanos(0)));
+            return Ok(Moves::default());
         }
+        let before: Vec<(FileId, Layout)> = (plans.iter())
+            .map(|(file, _)| (*file, volume.layout(*file)))
+            .collect();
         let carrier = Carrier::Host(COPYING);
         let (parameters, disk) = (&self.parameters, &mut self.disk);
         let (bytes, elapsed) = match &mut self.users {
@@ -234,7 +291,14 @@ impl Host {
             Users::Tables(tables) => tables.migrate(parameters, disk, &plans, carrier)?,
         };
         self.rest();
-        Ok((bytes, elapsed.time))
+        let volume = self.volume();
+        let has_moved =
+            |(file, layout): (FileId, Layout)| (volume.layout(file) != layout).then_some(file);
+        Ok(Moves {
+            bytes,
+            time: elapsed.time,
+            files: before.into_iter().filter_map(has_moved).collect(),
+        })
     }
 
     /// The time of a read of these blocks as they lie, the drive at rest, and their pieces.
@@ -304,6 +368,15 @@ impl Host {
     pub const fn endurance(&self) -> Option<u32> {
         self.profile.endurance()
     }
+}
+
+/// Whether an engine gives up before it has moved anything, for want of free sections.
+fn is_refused(volume: &Volume, plan: &FilePlan, reserve: u32) -> bool {
+    let Volume::Log(log) = volume else {
+        return false;
+    };
+    let blocks = plan.cost().div_ceil(BLOCK) as u32;
+    log.refuses_to_move(blocks.min(log.space().shape().section_blocks()), reserve)
 }
 
 /// Whether a file has fewer pieces after this plan.

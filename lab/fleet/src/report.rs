@@ -24,7 +24,7 @@ type Variant = (&'static str, bool, fn(&mut Settings));
 const SENSITIVITY_DAYS: u32 = 56;
 
 /// What is free, with other values; and what `watch` would do if it knew other things.
-const VARIANTS: [Variant; 11] = [
+const VARIANTS: [Variant; 13] = [
     ("as above", false, |_| {}),
     ("payback within 10 days", true, |it| {
         it.terms.within_days = 10.0
@@ -40,6 +40,8 @@ const VARIANTS: [Variant; 11] = [
     ("searched 10 times a day", false, |it| it.searches = 10.0),
     ("files twice as large", false, |it| it.size_divisor = 4),
     ("8 writers at a time", false, |it| it.flows = 8),
+    ("no quiet in which F2FS cleans", false, |it| it.quiet = 0.0),
+    ("into holes of F2FS, too", false, |it| it.into_holes = true),
 ];
 
 /// All rows.

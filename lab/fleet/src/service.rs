@@ -290,11 +290,6 @@ impl Work for Duties {
                 ..Portion::default()
             };
         }
-        // A file was moved as a whole run of its chunks: what times tell of them is past.
-        for (file, plan) in &taken {
-            self.heat.forget_times(*file, plan.runs().iter());
-        }
-        let files = taken.len() as u64;
         let mut shared = self.handle.lock();
         let promised = taken.clone();
         let within = self.settings.terms.within_days;
@@ -305,16 +300,21 @@ impl Work for Duties {
         let done = shared
             .year
             .migrate_on_promise(taken, self.foresight.as_ref(), lives);
-        let (moved, time) = match done {
-            Ok(done) => done,
+        let moves = match done {
+            Ok(moves) => moves,
             Err(error) => {
                 shared.fail(error);
                 return Portion::default();
             }
         };
-        let now = shared.now + Duration::from_nanos(time.0);
-        self.experience.took(moved, time);
-        for (file, plan) in &promised {
+        let now = shared.now + Duration::from_nanos(moves.time.0);
+        self.experience.took(moves.bytes, moves.time);
+        for (file, plan) in promised
+            .iter()
+            .filter(|(file, _)| moves.files.contains(file))
+        {
+            // A file was moved as a whole run of its chunks: what times tell of them is past.
+            self.heat.forget_times(*file, plan.runs().iter());
             if let Some(foresight) = &self.foresight {
                 self.experience.moved(&file.0, plan, foresight, shared.now);
             }
@@ -325,9 +325,9 @@ impl Work for Duties {
                 true => PortionEnd::Done,
                 false => PortionEnd::More,
             },
-            written: moved,
-            relocated: moved,
-            files_moved: files,
+            written: moves.bytes,
+            relocated: moves.bytes,
+            files_moved: moves.files.len() as u64,
             ..Portion::default()
         }
     }

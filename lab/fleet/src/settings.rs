@@ -39,6 +39,10 @@ pub struct Settings {
     pub size_divisor: u64,
     /// Free: threads that write at a time.
     pub flows: usize,
+    /// Free: the part of a day in which nobody reads or writes, so that F2FS cleans.
+    pub quiet: f64,
+    /// Data on F2FS is moved also where F2FS would move it into holes, of which indef's engine keeps away.
+    pub into_holes: bool,
     /// What `watch` knows of reads.
     pub known: Known,
     /// `watch` learns nothing from what became of its predictions: neither how long layouts last, nor what moves gave and took,
@@ -68,6 +72,8 @@ impl Default for Settings {
             reads_per_update: 19.0,
             size_divisor: 8,
             flows: 4,
+            quiet: 0.5,
+            into_holes: false,
             known: Known::Traced,
             is_trusting: false,
         }

@@ -8,7 +8,7 @@ use lfs_sim::{
     disk::{Disk, Elapsed, Failure},
     host::Carrier,
     migration::{Migrated, migrate},
-    script,
+    script, upkeep,
     volume::{InPlaceVolume, Volume},
 };
 use units::Bytes;
@@ -98,6 +98,22 @@ impl Tables {
         } = migrate(parameters, self.take(), disk, plans, carrier)?;
         self.volume = volume;
         Ok((bytes, elapsed))
+    }
+
+    /// Has the file system clean so many sections ([`upkeep::clean`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`migrate`].
+    pub(crate) fn clean(
+        &mut self,
+        parameters: &Parameters,
+        disk: &mut Disk,
+        sections: u32,
+    ) -> Result<Elapsed, Failure> {
+        let (volume, elapsed) = upkeep::clean(parameters, self.take(), disk, sections)?;
+        self.volume = volume;
+        Ok(elapsed)
     }
 
     /// The volume.

@@ -10,11 +10,11 @@ use indef_core::{
 };
 use indef_pipeline::tend::Foresight;
 use lfs_sim::{FileId, planning};
-use units::{Bytes, Nanos};
+use units::Bytes;
 
 use crate::{
     heat::Draw,
-    host::Host,
+    host::{Host, Moves},
     outcome::Outcome,
     promises::{Book, bets},
     reads::{Window, windows, written},
@@ -140,11 +140,11 @@ impl Year {
     /// # Errors
     ///
     /// The simulation failed.
-    pub fn migrate(&mut self, plans: Vec<(FileId, FilePlan)>) -> Result<(Bytes, Nanos)> {
-        let (bytes, time) = self.host.migrate(plans)?;
-        self.outcome.moved += bytes;
-        self.outcome.moving_ns += time.0 as f64;
-        Ok((bytes, time))
+    pub fn migrate(&mut self, plans: Vec<(FileId, FilePlan)>) -> Result<Moves> {
+        let moves = self.host.migrate(plans)?;
+        self.outcome.moved += moves.bytes;
+        self.outcome.moving_ns += moves.time.0 as f64;
+        Ok(moves)
     }
 
     /// Carries plans out, and notes what they promise by the grounds of the decision: that each layout serves so long.
@@ -157,7 +157,7 @@ impl Year {
         plans: Vec<(FileId, FilePlan)>,
         foresight: Option<&Foresight>,
         lasts: impl Fn(FileId) -> f64,
-    ) -> Result<(Bytes, Nanos)> {
+    ) -> Result<Moves> {
         let bets = bets(&mut self.host, &plans, foresight, lasts)?;
         let done = self.migrate(plans)?;
         self.book.enter(&mut self.host, bets, self.draw.windows())?;

@@ -36,6 +36,7 @@ pub mod readers;
 pub mod script;
 pub mod synthetic;
 pub mod trim;
+pub mod upkeep;
 pub mod volume;
 
 pub use self::{

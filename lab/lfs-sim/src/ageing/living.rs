@@ -16,6 +16,7 @@ use crate::{
     host::{Carrier, Host, Writes},
     migration::{Migrated, migrate},
     parameters::Parameters,
+    upkeep,
     volume::{InPlaceVolume, Volume},
 };
 
@@ -119,6 +120,18 @@ impl Living {
         } = migrate(&self.parameters, volume, disk, plans, carrier)?;
         self.volume = volume;
         Ok((bytes, elapsed))
+    }
+
+    /// Has the file system clean so many sections ([`upkeep::clean`]).
+    ///
+    /// # Errors
+    ///
+    /// The device refuses a command.
+    pub fn clean(&mut self, disk: &mut Disk, sections: u32) -> Result<Elapsed, Failure> {
+        let volume = self.take();
+        let (volume, elapsed) = upkeep::clean(&self.parameters, volume, disk, sections)?;
+        self.volume = volume;
+        Ok(elapsed)
     }
 
     /// The volume.

@@ -11,6 +11,7 @@ use units::Nanos;
 use super::{kernel::Host, work::Work};
 use crate::{
     disk::{Disk, Failure, Next},
+    log::VictimPolicy,
     volume::Volume,
 };
 
@@ -117,14 +118,27 @@ impl Host {
             self.add_first(thread, [Work::Checkpoint, Work::RoomIsMade]);
             return Ok(None);
         }
-        let victim = volume.victim(self.parameters.log.victim);
-        let segments = victim.ok_or(Failure::NothingToClean)?;
+        self.add_first(thread, [Work::MakeRoom]);
+        match self.clean_one(thread, self.parameters.log.victim) {
+            true => Ok(None),
+            false => Err(Failure::NothingToClean),
+        }
+    }
+
+    /// Cleans a section before all else that a thread has to do; `false` if that would free nothing.
+    pub(crate) fn clean_one(&mut self, thread: usize, policy: VictimPolicy) -> bool {
+        let Volume::Log(volume) = &self.volume else {
+            return false;
+        };
+        let Some(segments) = volume.victim(policy) else {
+            return false;
+        };
         self.counters.cleaned_sections += 1;
         let work = segments.into_iter().flat_map(|segment| {
             let (read, write) = (Work::ReadSegment(segment), Work::MoveSegment(segment));
             [read, Work::Submit, write, Work::Submit]
         });
-        self.add_first(thread, work.chain([Work::MakeRoom]));
-        Ok(None)
+        self.add_first(thread, work.collect::<Vec<_>>());
+        true
     }
 }

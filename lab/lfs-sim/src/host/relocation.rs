@@ -19,7 +19,6 @@ use crate::{
     block::{BLOCK, Moved, Run},
     disk::{Disk, Failure, Next},
     files::FileId,
-    log::Log,
     volume::{Placed, Volume},
 };
 
@@ -32,6 +31,9 @@ impl Host {
         runs: VecDeque<Range<u32>>,
         carrier: Carrier,
     ) {
+        if self.refuses_to_move(&runs) {
+            return;
+        }
         if let Carrier::Host(access) = carrier {
             // All of it is read before any of it is written (InDeF §II-B).
             let layout = self.volume.layout(file);
@@ -45,6 +47,16 @@ impl Host {
         self.add(thread, Work::Relocate { file, runs, inside });
     }
 
+    /// Whether the first of these runs, of a section's blocks at most, are left where they are.
+    fn refuses_to_move(&self, runs: &VecDeque<Range<u32>>) -> bool {
+        let Volume::Log(volume) = &self.volume else {
+            return false;
+        };
+        let blocks: u32 = runs.iter().map(|run| run.end - run.start).sum();
+        let reserve = self.parameters.log.reserved_sections;
+        volume.refuses_to_move(blocks.min(self.limits.boundary), reserve)
+    }
+
     /// Moves the first runs, of a section's blocks at most, as that is what the reserve is sure to hold.
     pub(super) fn relocate_some(
         &mut self,
@@ -54,7 +66,7 @@ impl Host {
         inside: bool,
         disk: &mut Disk,
     ) -> Result<Option<Next>, Failure> {
-        if runs.is_empty() {
+        if runs.is_empty() || self.refuses_to_move(&runs) {
             return Ok(None);
         }
         if self.needs_room(thread) {
@@ -88,7 +100,10 @@ impl Host {
             }
         } else {
             time += Nanos(self.parameters.host.block.0 * self.moves.len() as u64);
-            let log = matches!(self.volume, Volume::Log(_)).then_some(Log::Pinned);
+            let log = match &self.volume {
+                Volume::Log(volume) => Some(volume.moves_to()),
+                Volume::InPlace(_) => None,
+            };
             for &Moved { to: start, .. } in &self.moves {
                 let run = Run { start, len: 1 };
                 Placed::push(&mut self.placed, Placed { run, log });

@@ -92,6 +92,15 @@ impl LogSpace {
         self.free_sections
     }
 
+    /// Whether a log goes on in a segment with holes, if there is one, when its own is full (F2FS: `f2fs_need_SSR`).
+    #[must_use]
+    pub const fn fills_holes(&self) -> bool {
+        match self.mode {
+            LogMode::Lfs => false,
+            LogMode::Adaptive { below } => self.free_sections <= below,
+        }
+    }
+
     /// Sections that a checkpoint would make free.
     #[must_use]
     pub const fn empty_sections(&self) -> u32 {
@@ -181,11 +190,9 @@ impl LogSpace {
             self.uses[section as usize] = Use::Closed;
             self.note_if_empty(section);
         }
-        let few = match self.mode {
-            LogMode::Lfs => false,
-            LogMode::Adaptive { below } => self.free_sections <= below,
-        };
-        if few && let Some(segment) = self.segment_with_holes(log) {
+        if self.fills_holes()
+            && let Some(segment) = self.segment_with_holes(log)
+        {
             self.set_head(log, segment, true);
             return Ok(());
         }

@@ -9,8 +9,8 @@ use crate::{
     device,
     host::Access,
     log::{LogMode, Shape},
-    planning, script,
-    volume::{InPlaceVolume, LogVolume},
+    planning, script, upkeep,
+    volume::{InPlaceVolume, LogVolume, Mover},
 };
 
 const ACCESS: Access = Access::Direct {
@@ -142,4 +142,65 @@ fn defraggers_share_the_files_and_one_of_them_is_one_file_after_the_other() {
     parameters.host.file = units::Nanos(10_000_000);
     let longer = work(&parameters, 1) - one;
     assert!((10_000_000..=20_000_000).contains(&longer), "{longer}");
+}
+
+/// A volume whose free sections are few and whose data has holes of a block, and a file in 32 pieces.
+fn short_of_sections(mover: Mover, disk: &mut Disk) -> (Volume, FileId) {
+    let shape = Shape {
+        segment_blocks: 64,
+        segments_per_section: 1,
+        sections: 64,
+    };
+    let below = 2 * parameters().log.reserved_sections;
+    let log = LogVolume::new(shape, LogMode::Adaptive { below }).moved_by(mover);
+    let mut volume = Volume::from(log);
+    let [one, other, large] = [0; 3].map(|_| volume.create());
+    let by_turns = (0..32).flat_map(|turn| [one, other].map(|file| (file, 2 * turn..2 * turn + 2)));
+    let at_once = [(large, 0..47 * 64)];
+    let again = (0..47 * 64).step_by(8).map(|at| (large, at..at + 1));
+    let writes = by_turns.chain(at_once).chain(again);
+    let (volume, _) = script::write(&parameters(), volume, disk, writes).unwrap();
+    assert_eq!(volume.layout(one).fragments(), 32);
+    (volume, one)
+}
+
+/// The pieces of that file after a migration that believes to join all of them.
+fn pieces_after(volume: &Volume, file: FileId, disk: &mut Disk) -> u64 {
+    let layout = volume.layout(file);
+    let options = PlanOptions {
+        policy: Policy::Whole,
+        ..PlanOptions::default()
+    };
+    let plan = planning::plan(&options, [(&layout, [].as_slice())]).remove(0);
+    assert_eq!(volume.pieces_after(file, 0, 64), 1);
+    let plans = [(file, plan)];
+    let carrier = Carrier::Host(ACCESS);
+    let done = migrate(&parameters(), volume.clone(), disk, &plans, carrier).unwrap();
+    let pieces = done.volume.layout(file).fragments();
+    assert_eq!(done.bytes.is_zero(), done.volume.layout(file) == layout);
+    pieces
+}
+
+#[test]
+fn what_the_ioctl_moves_lies_in_holes_where_sections_are_few_and_stays_where_that_is_refused() {
+    for into_holes in [true, false] {
+        let mut disk = disk(false);
+        let (volume, file) = short_of_sections(Mover::Ioctl { into_holes }, &mut disk);
+        let Volume::Log(log) = &volume else {
+            unreachable!()
+        };
+        let reserve = parameters().log.reserved_sections;
+        let free = log.space().free_sections();
+        assert!(log.space().fills_holes() && free > reserve + 1, "{free}");
+        assert_eq!(log.refuses_to_move(64, reserve), !into_holes);
+        let pieces = pieces_after(&volume, file, &mut disk);
+        match into_holes {
+            true => assert!(pieces > 32, "{pieces}"),
+            false => assert_eq!(pieces, 32),
+        }
+        // What F2FS cleans makes room in one piece.
+        let (volume, _) = upkeep::clean(&parameters(), volume, &mut disk, 24).unwrap();
+        let pieces = pieces_after(&volume, file, &mut disk);
+        assert!(pieces <= 2, "{pieces}");
+    }
 }

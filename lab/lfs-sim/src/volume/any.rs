@@ -116,7 +116,8 @@ impl Volume {
     }
 
     /// The pieces that blocks of a file would lie in, were they given new places now: what an engine looks at before it
-    /// moves them. A log gives them one; where it goes on in another section, they are two after all.
+    /// moves them. Of a log there is nothing to look at: it gives them one, where it is not refused
+    /// ([`LogVolume::refuses_to_move`]); where it goes on in another section, they are two after all.
     #[must_use]
     pub fn pieces_after(&self, file: FileId, index: u32, len: u32) -> u32 {
         match self {

@@ -21,12 +21,28 @@ const INDIRECT: u32 = 3;
 /// Entries of a block of a directory (F2FS: `NR_DENTRY_IN_BLOCK`).
 const IN_DIRECTORY_BLOCK: u32 = 214;
 
+/// How a defragmenter gives data of a log new places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mover {
+    /// In a log of its own, for which room is made: the device's, and a program that works on a volume of its own.
+    #[default]
+    OwnLog,
+    /// `F2FS_IOC_DEFRAGMENT` (fs/f2fs/file.c, `f2fs_defragment_range`, v6.12): in the log of what cleaning moves. It refuses
+    /// (`EAGAIN`) where no more free sections than the reserve would be left. Where they are few, but not as few, this log
+    /// fills holes like any other.
+    Ioctl {
+        /// Whether it is called also then.
+        into_holes: bool,
+    },
+}
+
 /// A log-structured volume with one directory.
 #[derive(Clone, Debug)]
 pub struct LogVolume {
     files: Files,
     space: LogSpace,
     directory: FileId,
+    mover: Mover,
     /// The entry of each file in the directory.
     entries: HashMap<FileId, u32>,
     free_entries: Vec<u32>,
@@ -43,9 +59,26 @@ impl LogVolume {
             directory: files.create(),
             files,
             space: LogSpace::new(shape, mode),
+            mover: Mover::default(),
             entries: HashMap::new(),
             free_entries: Vec::new(),
             dirty_entries: Vec::new(),
+        }
+    }
+
+    /// The same with another mover.
+    #[must_use]
+    pub const fn moved_by(mut self, mover: Mover) -> Self {
+        self.mover = mover;
+        self
+    }
+
+    /// The log that moved data goes to.
+    #[must_use]
+    pub const fn moves_to(&self) -> Log {
+        match self.mover {
+            Mover::OwnLog => Log::Pinned,
+            Mover::Ioctl { .. } => Log::ColdData,
         }
     }
 
@@ -150,6 +183,17 @@ impl LogVolume {
         }
     }
 
+    /// Whether so many blocks are left where they are, for want of free sections.
+    #[must_use]
+    pub const fn refuses_to_move(&self, blocks: u32, reserved_sections: u32) -> bool {
+        let Mover::Ioctl { into_holes } = self.mover else {
+            return false;
+        };
+        let needed = blocks.div_ceil(self.space.shape().section_blocks());
+        let is_short = self.space.free_sections() <= reserved_sections + needed;
+        is_short || !into_holes && self.space.fills_holes()
+    }
+
     pub(super) fn relocate(
         &mut self,
         file: FileId,
@@ -159,7 +203,7 @@ impl LogVolume {
     ) -> Result<(), Full> {
         for index in index..index + len {
             if let Some(from) = self.files.block(file, index) {
-                let to = self.write(Log::Pinned, file, index)?;
+                let to = self.write(self.moves_to(), file, index)?;
                 moves.push(Moved { from, to });
             }
         }
@@ -271,6 +315,27 @@ fn push(placed: &mut Vec<Placed>, log: Log, start: Block) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ioctl_leaves_the_reserve_alone() {
+        let shape = Shape {
+            segment_blocks: 8,
+            segments_per_section: 2,
+            sections: 12,
+        };
+        let volume = LogVolume::new(shape, LogMode::Lfs);
+        let by_ioctl = (volume.clone()).moved_by(Mover::Ioctl { into_holes: false });
+        for (blocks, reserve, is_refused) in [
+            (1, 10, false),
+            (16, 10, false),
+            (17, 10, true),
+            (1, 11, true),
+            (1, 12, true),
+        ] {
+            assert_eq!(by_ioctl.refuses_to_move(blocks, reserve), is_refused);
+            assert!(!volume.refuses_to_move(blocks, reserve));
+        }
+    }
 
     #[test]
     fn nodes_are_numbered_as_in_f2fs() {

@@ -13,4 +13,9 @@ mod placed;
 #[cfg(test)]
 mod tests;
 
-pub use self::{any::Volume, in_place::InPlaceVolume, log_structured::LogVolume, placed::Placed};
+pub use self::{
+    any::Volume,
+    in_place::InPlaceVolume,
+    log_structured::{LogVolume, Mover},
+    placed::Placed,
+};
