@@ -18,7 +18,7 @@ use units::Bytes;
 pub(crate) use self::{defragment::F2fsDefragment, offload::F2fsOffload, superblock::Superblock};
 use crate::{Attributes, Refusal, Target};
 
-/// F2FS knows no other block size, and its ioctls no other alignment (`F2FS_BLKSIZE`).
+/// F2FS's block on the machines that the patched kernels are for. It is as large as a page.
 const BLOCK: Bytes = Bytes::kib(4);
 
 /// Whether a file can be moved, as far as that can be seen before it is tried.

@@ -9,7 +9,6 @@ use indef_core::{
 use linux_abi::fiemap::Mapper;
 use units::{Bytes, FileOffset, FileRange};
 
-use super::BLOCK;
 use crate::{
     CountedRange, Refusal, Target,
     map::next_batch,
@@ -29,6 +28,8 @@ pub(super) struct Parts {
     ranges: VecDeque<FileRange>,
     /// A new place may be broken where a section ends, if that is known.
     section: Option<Bytes>,
+    /// F2FS's block: the kernel's calls take no other alignment (`F2FS_BLKSIZE`).
+    block: Bytes,
     mapper: Mapper,
 }
 
@@ -45,8 +46,9 @@ impl Parts {
     ) -> Result<Self, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
         let size = target.file.metadata().map_err(fail)?.len();
+        let block = target.block_size;
         let asked: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
-        if inside(&asked, size).is_empty() {
+        if inside(&asked, size, block).is_empty() {
             return Err(SkipReason::OutOfRange.into());
         }
         let mut mapper = Mapper::default();
@@ -60,13 +62,14 @@ impl Parts {
                 reason = why;
             }
         }
-        let ranges = inside(&fragmented, size);
+        let ranges = inside(&fragmented, size, block);
         if ranges.is_empty() {
             return Err(reason.into());
         }
         Ok(Self {
             ranges,
             section,
+            block,
             mapper,
         })
     }
@@ -86,7 +89,7 @@ impl Parts {
                 continue;
             };
             let from_data = FileRange::between(first.file, range.end());
-            let part = next_part(from_data, &batch, limit);
+            let part = next_part(from_data, &batch, limit, self.block);
             self.pass(part.end());
             let survey = self.survey(target, part)?;
             if is_worth_it(survey.count, part.len, self.section) {
@@ -160,10 +163,10 @@ fn why_not(
 /// The ranges block-aligned, in order, those that touch joined (a range that is moved by one call
 /// is copied by one command, and keeps more of the device busy), and cut at the end of a file of
 /// `size` bytes.
-fn inside(ranges: &[FileRange], size: u64) -> VecDeque<FileRange> {
-    let end = FileOffset(size).align_up(BLOCK);
+fn inside(ranges: &[FileRange], size: u64, block: Bytes) -> VecDeque<FileRange> {
+    let end = FileOffset(size).align_up(block);
     let file = FileRange::between(FileOffset(0), end);
-    let aligned = ranges.iter().map(|range| range.align_outward(BLOCK));
+    let aligned = ranges.iter().map(|range| range.align_outward(block));
     let mut inside: Vec<FileRange> = aligned
         .map(|range| range.intersect(file))
         .filter(|range| !range.is_empty())
@@ -183,9 +186,9 @@ fn inside(ranges: &[FileRange], size: u64) -> VecDeque<FileRange> {
 
 /// The next part of `range` to be moved by one call: `limit` at most, and if possible up to where
 /// a fragment begins, so that none is cut. `extents` are the first ones of the range.
-fn next_part(range: FileRange, extents: &[Extent], limit: Bytes) -> FileRange {
-    let most = (range.start + limit).align_down(BLOCK).min(range.end());
-    let most = most.max((range.start + BLOCK).min(range.end()));
+fn next_part(range: FileRange, extents: &[Extent], limit: Bytes, block: Bytes) -> FileRange {
+    let most = (range.start + limit).align_down(block).min(range.end());
+    let most = most.max((range.start + block).min(range.end()));
     if most == range.end() {
         return range;
     }
@@ -206,6 +209,8 @@ mod tests {
     use crate::test_layout::{self, NONE};
     use proptest::prelude::*;
 
+    const BLOCK: Bytes = Bytes::kib(4);
+
     fn extent(file: u64, phys: u64, len: u64) -> Extent {
         test_layout::extent(file, phys, len, NONE)
     }
@@ -218,11 +223,11 @@ mod tests {
             FileRange::new(1 << 30, 4096),
         ];
         assert_eq!(
-            inside(&ranges, 10_000),
+            inside(&ranges, 10_000, BLOCK),
             [FileRange::new(4096, 8192)],
             "the first two touch"
         );
-        assert!(inside(&ranges, 0).is_empty());
+        assert!(inside(&ranges, 0, BLOCK).is_empty());
         let touching = [
             FileRange::new(65_536, 4096),
             FileRange::new(0, 8192),
@@ -230,8 +235,13 @@ mod tests {
             FileRange::new(8192, 10_000),
         ];
         assert_eq!(
-            inside(&touching, 1 << 20),
+            inside(&touching, 1 << 20, BLOCK),
             [FileRange::new(0, 24_576), FileRange::new(65_536, 4096)]
+        );
+        // Blocks are as large as pages.
+        assert_eq!(
+            inside(&ranges[..1], 1 << 20, Bytes::kib(16)),
+            [FileRange::new(0, 16_384)]
         );
     }
 
@@ -244,7 +254,7 @@ mod tests {
             extent(20_480, 5 << 20, 1 << 20),
         ];
         let range = FileRange::new(0, 20_480 + (1 << 20));
-        let part = |limit| next_part(range, &extents, Bytes(limit)).len.get();
+        let part = |limit| next_part(range, &extents, Bytes(limit), BLOCK).len.get();
         assert_eq!(part(12_288), 8192);
         assert_eq!(part(20_480), 20_480);
         assert_eq!(part(1 << 20), 20_480);
@@ -289,7 +299,7 @@ mod tests {
             }
             let mut rest = FileRange::new(0, at);
             while !rest.is_empty() {
-                let part = next_part(rest, &extents, Bytes(limit));
+                let part = next_part(rest, &extents, Bytes(limit), BLOCK);
                 prop_assert_eq!(part.start, rest.start);
                 prop_assert!(!part.is_empty() && part.end() <= rest.end());
                 prop_assert!(part.len.get() <= limit.max(4096));

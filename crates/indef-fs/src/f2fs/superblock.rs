@@ -12,7 +12,8 @@ use std::{
 use linux_abi::f2fs::disk;
 use units::Bytes;
 
-const BLOCK: u64 = 4096;
+/// The sizes of blocks, by their logarithms: F2FS mounts only with blocks as large as the kernel's pages.
+const BLOCKS: std::ops::RangeInclusive<u32> = 12..=16;
 
 /// A device of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +52,14 @@ impl Superblock {
     }
 
     fn understand(found: &disk::SuperBlock) -> Option<Self> {
-        if found.magic != disk::SuperBlock::MAGIC || found.log_blocksize != BLOCK.ilog2() {
+        let log_block = found.log_blocksize.get();
+        if found.magic != disk::SuperBlock::MAGIC || !BLOCKS.contains(&log_block) {
             return None;
         }
+        let block = 1u64 << log_block;
         let log_blocks_per_segment = found.log_blocks_per_seg.get();
-        let segment = BLOCK.checked_shl(log_blocks_per_segment)?;
-        if segment < BLOCK || log_blocks_per_segment > 32 {
+        let segment = block.checked_shl(log_blocks_per_segment)?;
+        if segment < block || log_blocks_per_segment > 32 {
             return None;
         }
         let section = segment.checked_mul(found.segs_per_sec.get().into())?;
@@ -72,7 +75,7 @@ impl Superblock {
                 start: Bytes(start),
             });
             let before = match n {
-                0 => u64::from(found.segment0_blkaddr) * BLOCK,
+                0 => u64::from(found.segment0_blkaddr) * block,
                 _ => 0,
             };
             let segments = u64::from(device.total_segments).checked_mul(segment)?;
@@ -140,6 +143,9 @@ mod tests {
         block.devs.zero();
         let found = Superblock::understand(&block).unwrap();
         assert_eq!(found.members.len(), 1);
+        block.log_blocksize = 14.into();
+        let of_pages = Superblock::understand(&block).unwrap();
+        assert_eq!(of_pages.section, found.section * 4);
         block.magic = 0.into();
         assert_eq!(Superblock::understand(&block), None);
     }

@@ -13,8 +13,8 @@
 
 #include <linux/types.h>
 
-/* log2 of the bytes of a page; ranges are handed out in whole pages. */
-#define PAGE_BITS 12
+/* log2 of the bytes of a block; ranges are handed out in whole blocks, however large pages are. */
+#define BLOCK_BITS 12
 /* Ranges that are counted in place at the same time: a power of two. */
 #define SLOTS 4096
 /* Size of the ring, in bytes: a power of two, and a multiple of the page size. */
@@ -243,7 +243,9 @@ struct config {
 	__u8 only_devices;
 	/* Whether the cost has a bound: accesses that are looked at are counted in `state.seen`. */
 	__u8 is_bounded;
-	__u16 reserved;
+	/* log2 of the bytes of a page of this kernel. */
+	__u8 page_bits;
+	__u8 reserved;
 };
 
 /* What changes while the programs run. */

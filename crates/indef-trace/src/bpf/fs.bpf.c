@@ -174,8 +174,8 @@ __noinline int settle(struct pending *pending, __u32 process)
 		return 0;
 	id = pending->timing;
 	if (pending->to && pending->file) {
-		key.start = pending->from & ~(PAGE_BYTES - 1);
-		key.len = ((pending->to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
+		key.start = pending->from & ~(BLOCK_BYTES - 1);
+		key.len = ((pending->to + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1)) - key.start;
 		key.file = pending->file;
 		key.kind = pending->range_kind;
 		more.count = pending->weight;
@@ -420,7 +420,7 @@ static __always_inline __u64 file_offset(struct bio_vec *vec, __u64 *folio_at,
 		index = BPF_CORE_READ(first, index);
 	}
 	*folio_at = (__u64)first;
-	return (index + inside) * PAGE_BYTES + BPF_CORE_READ(vec, bv_offset);
+	return bytes_of(index + inside) + BPF_CORE_READ(vec, bv_offset);
 }
 
 /* Whether the bio is on a device that the file system itself drives, not one below (dm, loop). */
@@ -561,8 +561,8 @@ __noinline int written(__u32 file, __u32 weight, __u64 from, __u64 to, __u32 cov
 	struct counters more = { .count = weight, .requests = weight };
 	struct range_key key = { .file = file, .kind = KIND_WRITE };
 
-	key.start = from & ~(PAGE_BYTES - 1);
-	key.len = ((to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
+	key.start = from & ~(BLOCK_BYTES - 1);
+	key.len = ((to + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1)) - key.start;
 	count(&key, &more);
 	note_seen();
 	note_chosen(weight);
@@ -827,8 +827,8 @@ int BPF_PROG(on_bio_complete, void *queue, struct bio *bio)
 static __always_inline void batch(struct inode *inode, __u64 index, __u64 pages)
 {
 	if (is_regular(inode))
-		begin(pending_of_task(), PENDING_BATCH, inode, index * PAGE_BYTES,
-		      (index + pages) * PAGE_BYTES, KIND_READ, on_wanted_device(inode));
+		begin(pending_of_task(), PENDING_BATCH, inode, bytes_of(index),
+		      bytes_of(index + pages), KIND_READ, on_wanted_device(inode));
 }
 
 /* The window that read-ahead decided on (mm/readahead.c, v6.18). */
@@ -893,9 +893,9 @@ int BPF_PROG(on_page_added, void *folio)
 	pending = pending_of_task();
 	/* The size of a folio does not matter: a bio that begins in the last one still joins. */
 	if (pending && pending->kind == PENDING_BATCH && pending->inode == (__u64)inode &&
-	    !pending->to && index * PAGE_BYTES >= pending->end &&
-	    index * PAGE_BYTES - pending->end < 512 * PAGE_BYTES)
-		pending->end = (index + 1) * PAGE_BYTES;
+	    !pending->to && bytes_of(index) >= pending->end &&
+	    bytes_of(index) - pending->end < bytes_of(512))
+		pending->end = bytes_of(index + 1);
 	else
 		batch(inode, index, 1);
 	return 0;

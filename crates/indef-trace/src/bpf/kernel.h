@@ -262,6 +262,7 @@ struct pt_regs {
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
 	unsigned long long regs[31];
+	unsigned long long pstate;
 	__s32 syscallno;
 };
 #endif
@@ -285,7 +286,7 @@ struct pt_regs {
 #error "indef: the registers of this architecture are not known here"
 #endif
 
-#define PAGE_BYTES (1ull << PAGE_BITS)
+#define BLOCK_BYTES (1ull << BLOCK_BITS)
 #define S_IFMT 0170000
 #define S_IFREG 0100000
 #define S_IFBLK 0060000

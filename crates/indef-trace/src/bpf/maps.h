@@ -20,6 +20,12 @@ const volatile struct config config SEC(".rodata.config");
 struct state state SEC(".bss.state");
 struct slot slots[SLOTS] SEC(".bss.slots");
 
+/* Where this page of a file begins; the length of so many pages. */
+static __always_inline __u64 bytes_of(__u64 pages)
+{
+	return pages << config.page_bits;
+}
+
 /* A file that was forgotten gets a new short name when it is accessed again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -175,7 +181,7 @@ static __always_inline void send_counted(const struct range_key *key,
 
 static __always_inline struct slot *slot_of(const struct range_key *key)
 {
-	__u64 mixed = (key->start >> PAGE_BITS) + ((__u64)key->file << 32) + key->kind;
+	__u64 mixed = (key->start >> BLOCK_BITS) + ((__u64)key->file << 32) + key->kind;
 
 	mixed ^= key->len << 20;
 	mixed *= 0x9e3779b97f4a7c15ull;

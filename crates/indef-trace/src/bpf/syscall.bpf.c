@@ -257,7 +257,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u64 
 		/* The rest of the same block counts as the end, as in user space's model. */
 		if (run->file == key.file && run->weight == weight && run->window == state.window &&
 		    offset >= run->end &&
-		    offset <= ((run->end + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1))) {
+		    offset <= ((run->end + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1))) {
 			run->end = offset + len;
 			run->reads++;
 			return 0;
@@ -332,15 +332,17 @@ static __always_inline __s64 offset_at(unsigned long pointer)
 	return offset;
 }
 
-static __always_inline bool is_compat(void)
+/* Whether the call is of a 32-bit program: its numbers mean something else. */
+static __always_inline bool is_compat(struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
 	struct task_struct *task = (void *)bpf_get_current_task();
 
 	/* TS_COMPAT, arch/x86/include/asm/thread_info.h */
 	return BPF_CORE_READ(task, thread_info.status) & 2;
-#else
-	return false;
+#elif defined(__TARGET_ARCH_arm64)
+	/* PSR_MODE32_BIT, arch/arm64/include/uapi/asm/ptrace.h, v6.1 */
+	return BPF_CORE_READ(regs, pstate) & 0x10;
 #endif
 }
 
@@ -438,13 +440,13 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	if (!is_watched(nr))
 		return 0;
 	if (nr == NR_close) {
-		if (config.runs && task_wanted() && !is_compat())
+		if (config.runs && task_wanted() && !is_compat(regs))
 			closed((int)ARG1(regs));
 		return 0;
 	}
 	/* The coin first: the filters cost more. */
 	weight = toss_for_task(bpf_get_current_pid_tgid());
-	if (!weight || !task_wanted() || is_compat())
+	if (!weight || !task_wanted() || is_compat(regs))
 		return 0;
 	call = call_of_task(BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!call) {
@@ -704,8 +706,8 @@ static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last
 {
 	struct fault now = {
 		.inode = (__u64)inode,
-		.start = first * PAGE_BYTES,
-		.end = (last + 1) * PAGE_BYTES,
+		.start = bytes_of(first),
+		.end = bytes_of(last + 1),
 	};
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct fault *have;

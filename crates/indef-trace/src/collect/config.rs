@@ -32,6 +32,7 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
         collector: std::process::id(),
         pid_ns: namespace::own()?,
         is_bounded: (options.sampling.budget().is_some() && !options.raw).into(),
+        page_bits: rustix::param::page_size().ilog2() as u8,
         ..Config::default()
     };
     if !filter.pids.is_empty() && !namespace::is_of_proc() {

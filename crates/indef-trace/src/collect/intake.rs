@@ -20,8 +20,8 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
 use super::{
     contract::{
-        CountedEvent, Counters, EVENT_COUNTED, EVENT_ENDED, EVENT_FILE, EVENT_RANGE, EndedEvent,
-        FileEvent, PAGE_BITS, RING_BYTES, RangeEvent, RangeKey, TaskCalls,
+        BLOCK_BITS, CountedEvent, Counters, EVENT_COUNTED, EVENT_ENDED, EVENT_FILE, EVENT_RANGE,
+        EndedEvent, FileEvent, RING_BYTES, RangeEvent, RangeKey, TaskCalls,
     },
     meter, wire,
 };
@@ -56,7 +56,7 @@ type Part = HashMap<RangeKey, Counters, RandomState>;
 
 /// The part of the table in which a range is counted.
 fn part_of(range: &RangeKey) -> usize {
-    let mixed = (range.start >> PAGE_BITS) ^ (u64::from(range.file) << 32) ^ (range.len << 20);
+    let mixed = (range.start >> BLOCK_BITS) ^ (u64::from(range.file) << 32) ^ (range.len << 20);
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % PARTS
 }
 

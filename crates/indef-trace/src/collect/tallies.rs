@@ -5,13 +5,13 @@ use indef_core::access::Observed;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::contract::{
-    Counters, EVENT_RANGE, Fault, KIND_READ, KIND_READ_RUN, KIND_WRITE, PAGE_BITS, RangeEvent,
+    BLOCK_BITS, Counters, EVENT_RANGE, Fault, KIND_READ, KIND_READ_RUN, KIND_WRITE, RangeEvent,
     RangeKey, Run,
 };
 use crate::tally::{FileKey, Tally};
 
 /// Ranges are handed out in whole blocks of this size.
-const BLOCK: Bytes = Bytes(1 << PAGE_BITS);
+const BLOCK: Bytes = Bytes(1 << BLOCK_BITS);
 
 /// The range and counts of a run that went on when the programs were detached, as `end_run` of syscall.bpf.c counts it.
 pub(super) fn of_run(run: &Run) -> (RangeKey, Counters) {
