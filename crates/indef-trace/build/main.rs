@@ -27,11 +27,24 @@ fn main() {
     }
 }
 
+/// Debian keeps asm/types.h of the kernel's headers in a folder of the architecture. For another one than this
+/// machine's, this machine's will do: the programs take nothing from there that differs.
+fn headers() -> PathBuf {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
+    let host = env::var("HOST").expect("cargo sets it");
+    let own = host.split('-').next().unwrap_or_default();
+    let [of_target, of_host] =
+        [&arch, own].map(|arch| PathBuf::from(format!("/usr/include/{arch}-linux-gnu")));
+    let is_there = |folder: &PathBuf| folder.join("asm/types.h").exists();
+    match !is_there(&of_target) && is_there(&of_host) {
+        true => of_host,
+        false => of_target,
+    }
+}
+
 fn compile(source: &Path, object: &Path) {
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    // Debian keeps asm/types.h of the kernel's headers in a folder of the architecture.
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
-    let headers = PathBuf::from(format!("/usr/include/{arch}-linux-gnu"));
+    let headers = headers();
     // Debug information, which a packaged program contains, names no folder of the building machine.
     let here = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let map = format!("-fdebug-prefix-map={here}=/usr/src/indef/crates/indef-trace");

@@ -18,7 +18,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use source_tree::{cargo, root, target};
 
-use self::{machine::Machine, package::PACKAGES};
+use self::{
+    machine::Machine,
+    package::{PACKAGES, Package},
+};
 use crate::{
     command::{self, output_of},
     dist::stage,
@@ -80,8 +83,8 @@ pub(crate) fn build() -> Result<Vec<PathBuf>> {
 /// Build all packages; for each program its bill of materials, and the checksums of all.
 fn build_for(machine: Machine) -> Result<Vec<PathBuf>> {
     let kinds = Kinds::here()?;
-    let binaries = programs(machine)?;
     let emulator = machine.emulator()?;
+    let binaries = programs(machine)?;
     let folder = target().join("packages");
     let mut made = Vec::new();
     for package in &PACKAGES {
@@ -99,7 +102,7 @@ fn build_for(machine: Machine) -> Result<Vec<PathBuf>> {
         // Both package managers know what they installed.
         fs::remove_file(docs.join("files"))?;
         if kinds.rpm {
-            let licences = notices::expression(&parts, package.libraries);
+            let licences = notices::expression(&parts, &libraries(package, machine)?);
             made.push(rpm::pack(
                 package,
                 machine,
@@ -132,6 +135,16 @@ fn build_for(machine: Machine) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
+/// Licences of all that is linked into a package's program and no crate.
+fn libraries(package: &Package, machine: Machine) -> Result<Vec<&'static str>> {
+    let mut licences = package.libraries.to_vec();
+    let (_, further) = machine.libelf()?;
+    if package.name == "indef" && further.iter().any(|library| library == "-lzstd") {
+        licences.push("BSD-3-Clause");
+    }
+    Ok(licences)
+}
+
 /// Compile the programs. Paths of this machine are left out of them.
 fn programs(machine: Machine) -> Result<PathBuf> {
     let home = cargo_home()?;
@@ -148,11 +161,15 @@ fn programs(machine: Machine) -> Result<PathBuf> {
         c.push(format!("-ffile-prefix-map={from}={to}"));
     }
     let (_, libraries) = machine.libelf()?;
-    rust.extend((libraries.iter()).map(|library| format!("-Clink-arg={library}")));
+    // By name: rustc asks for shared libraries again before these.
+    rust.extend(libraries.iter().map(|library| {
+        let name = library.trim_start_matches("-l");
+        format!("-Clink-arg=-l:lib{name}.a")
+    }));
     let folder = target().join("packages");
     let mut command = cargo();
     command.args(["build", "--release", "--locked"]);
-    machine.prepare(&mut command)?;
+    machine.prepare(&mut command, &folder)?;
     command
         .arg("--target-dir")
         .arg(&folder)

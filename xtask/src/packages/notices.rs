@@ -16,9 +16,9 @@ use crate::command::output_of;
 /// The libraries that are linked in beside crates, and where their sources are.
 const LIBRARIES: &str = "\
 The programs also contain, linked statically: the GNU C library (LGPL-2.1-or-later), and, in indef,
-libelf of elfutils (LGPL-3.0-or-later or GPL-2.0-or-later), zlib (Zlib), libbpf (BSD-2-Clause) and SQLite
-(public domain). The sources of the first three are Debian's packages glibc, elfutils and zlib; those of the others
-are in the crates libbpf-sys and libsqlite3-sys. `cargo xtask packages` in the source tree of indef links the
+libelf of elfutils (LGPL-3.0-or-later or GPL-2.0-or-later), with zstd (BSD-3-Clause) since Debian 13, zlib (Zlib),
+libbpf (BSD-2-Clause) and SQLite (public domain). The sources of the first are Debian's packages glibc, elfutils, libzstd
+and zlib; those of the last two are in the crates libbpf-sys and libsqlite3-sys. `cargo xtask packages` in the source tree of indef links the
 programs anew, with whatever version of them is installed.
 ";
 
