@@ -9,6 +9,7 @@
 //! fetched packages (read-only, without the network), and apt's way to its mirror. Its mounts are
 //! visible to its processes only, so they end with them.
 
+mod cross;
 mod machine;
 mod root;
 mod run;
@@ -56,23 +57,28 @@ pub(crate) struct Fresh {
     /// Build the packages here, boot the roots with systemd, and try indef's services there
     #[arg(long, conflicts_with_all = ["packages", "test"])]
     service: bool,
+    /// Build the packages for 64-bit ARM in a root of Debian 13, with its compilers, and start what is in them
+    #[arg(long, conflicts_with_all = ["packages", "test", "service", "releases", "built"])]
+    cross: bool,
     /// Take the packages in this folder, as an earlier `cargo xtask packages` left them, instead of building them
     #[arg(long, value_name = "FOLDER")]
     built: Option<PathBuf>,
 }
 
 impl Fresh {
-    /// The files of packages.
+    /// The files of packages for this machine.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let Some(folder) = &self.built else {
             return packages::build();
         };
+        let endings = packages::endings()?;
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-            let path = entry?.path();
-            let kind = path.extension().and_then(|kind| kind.to_str());
-            if kind.is_some_and(|kind| ["deb", "rpm"].contains(&kind)) {
-                files.push(path);
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if endings.iter().any(|ending| name.ends_with(ending)) {
+                files.push(entry.path());
             }
         }
         ensure!(!files.is_empty(), "{}: no packages", folder.display());
@@ -149,6 +155,9 @@ pub(crate) fn run(options: &Fresh) -> Result<()> {
         options.built.is_none() || options.packages || options.service,
         "--built is for --packages and --service"
     );
+    if options.cross {
+        return cross::run(&machine, &runner, &folder);
+    }
     if options.service
         && let Err(lack) = service::can_boot()
     {

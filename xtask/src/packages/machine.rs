@@ -146,7 +146,8 @@ impl Machine {
         let folder = output_of(rustc.current_dir(source_tree::root()))?;
         ensure!(
             Path::new(&folder).is_dir(),
-            "this compiler has no library for {triple}: `rustup target add {triple}` brings it"
+            "this compiler has no library for {triple}: `rustup target add {triple}` brings it, and \
+             `cargo xtask fresh --cross` needs none, as it builds with Debian's compilers in a root of its own"
         );
         Ok(())
     }

@@ -80,6 +80,39 @@ pub(crate) fn build() -> Result<Vec<PathBuf>> {
     build_for(Machine::own()?)
 }
 
+/// The endings of the names of this machine's packages.
+pub(crate) fn endings() -> Result<[String; 2]> {
+    let own = Machine::own()?;
+    Ok([
+        format!("_{}.deb", own.debian()),
+        format!(".{}.rpm", own.name()),
+    ])
+}
+
+/// Copy what [`build_for`] has made in another tree for 64-bit ARM to where it would be here, with the programs.
+pub(crate) fn take_over(made: &Path) -> Result<Vec<PathBuf>> {
+    let machine = Machine::Aarch64;
+    let folder = target().join("packages");
+    let programs = Path::new(&machine.triple()).join("release");
+    fs::create_dir_all(folder.join(&programs))?;
+    let mut taken = Vec::new();
+    let sums = format!("SHA256SUMS.{}", machine.name());
+    // The lines name the packages and the bills of materials.
+    let listed = fs::read_to_string(made.join(&sums))?;
+    let listed = listed.lines().filter_map(|line| line.split("  ").nth(1));
+    let programs = PACKAGES.iter().map(|package| programs.join(package.name));
+    for name in listed
+        .map(PathBuf::from)
+        .chain([sums.into()])
+        .chain(programs)
+    {
+        let (from, to) = (made.join(&name), folder.join(&name));
+        fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+        taken.push(to);
+    }
+    Ok(taken)
+}
+
 /// Build all packages; for each program its bill of materials, and the checksums of all.
 fn build_for(machine: Machine) -> Result<Vec<PathBuf>> {
     let kinds = Kinds::here()?;
