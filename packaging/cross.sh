@@ -34,7 +34,8 @@ prepare)
   dpkg --add-architecture arm64
   apt-get update -qq
   # The compiler and its library are of one version, and the release's own too old; its libelf.a is not whole.
-  get -t trixie-backports cargo rustc libstd-rust-dev:arm64 libelf-dev libelf-dev:arm64
+  # libdw goes with libelf, for rpm.
+  get -t trixie-backports cargo rustc libstd-rust-dev:arm64 libelf-dev libelf-dev:arm64 libdw1t64
   get gcc make pkg-config clang libc6-dev zlib1g-dev rpm qemu-user \
     gcc-aarch64-linux-gnu libc6-dev:arm64 zlib1g-dev:arm64
   ;;
