@@ -306,7 +306,15 @@ fn kills(kind: &str, clones: usize) {
     }
     eprintln!("{kind}: {early} runs killed, {late} were faster");
     assert_eq!(early, count, "too few runs were hit");
-    let ran = indef().arg("run").args(&files).ran();
+    let mut ran = indef().arg("run").args(&files).ran();
+    // Where a kill has left parts shared by some holders only, more may have to be read than was planned: the next run
+    // goes on with what that left.
+    for _ in 0..3 {
+        if !ran.out.contains("over-budget") {
+            break;
+        }
+        ran = indef().arg("run").args(&files).ran();
+    }
     assert_eq!(ran.status, 0, "{kind}: {ran:?}");
     // What a kill left shared by some holders only is cut off from its neighbours.
     let usual = if clones > 0 { 63 } else { 15 };
@@ -316,7 +324,7 @@ fn kills(kind: &str, clones: usize) {
             "btrfs" => most_left_by_btrfs(Bytes(len), usual),
             _ => usual,
         };
-        assert!(left <= most, "{kind}: {left}");
+        assert!(left <= most, "{kind}: {left}, after {ran:?}");
     }
     scratch.fsck().unwrap();
 }
