@@ -276,7 +276,8 @@ impl Host {
         let volume = self.volume();
         let reserve = self.parameters.log.reserved_sections;
         plans.retain(|(file, plan)| {
-            is_better(volume, *file, plan) && !is_refused(volume, plan, reserve)
+            let blocks = plan.cost().div_ceil(BLOCK) as u32;
+            is_better(volume, *file, plan) && !volume.refuses_to_move(blocks, reserve)
         });
         if plans.is_empty() {
             return Ok(Moves::default());
@@ -368,15 +369,6 @@ impl Host {
     pub const fn endurance(&self) -> Option<u32> {
         self.profile.endurance()
     }
-}
-
-/// Whether an engine gives up before it has moved anything, for want of free sections.
-fn is_refused(volume: &Volume, plan: &FilePlan, reserve: u32) -> bool {
-    let Volume::Log(log) = volume else {
-        return false;
-    };
-    let blocks = plan.cost().div_ceil(BLOCK) as u32;
-    log.refuses_to_move(blocks.min(log.space().shape().section_blocks()), reserve)
 }
 
 /// Whether a file has fewer pieces after this plan.

@@ -137,10 +137,9 @@ pub fn device_geometry(fs: &Filesystem) -> Result<DeviceGeometry, NoGeometry> {
     })
 }
 
-/// The size of the sections of an F2FS, where its superblock can be read.
-pub(crate) fn f2fs_section(fs: &Filesystem) -> Option<units::Bytes> {
-    let mounted = BlockDevice::by_number(fs.dev)?;
-    Some(superblock(&mounted).ok()?.section)
+/// The superblock of an F2FS, where it can be read.
+pub(crate) fn f2fs_superblock(fs: &Filesystem) -> Option<Superblock> {
+    superblock(&BlockDevice::by_number(fs.dev)?).ok()
 }
 
 /// What an F2FS tells of itself in sysfs.

@@ -38,7 +38,7 @@ use super::{
 use crate::{
     CacheRecord, CountedRange, EngineKind, EngineOptions, Filesystem, Finding, FsError, Moved,
     RangeCopier, Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target,
-    device::f2fs_section,
+    device::f2fs_superblock,
 };
 
 /// Where the superblock cannot be read: the smallest section there is, a segment.
@@ -78,7 +78,7 @@ impl F2fsOffload {
         tracing::info!(?way, logs, "data of F2FS is moved by its offload");
         Ok(Self {
             way,
-            section: f2fs_section(fs).unwrap_or(SECTION),
+            section: f2fs_superblock(fs).map_or(SECTION, |found| found.section),
             stall_ns: u64::try_from(options.max_stall.as_nanos()).unwrap_or(u64::MAX),
             batches: Batches::new(logs),
             settler: Settler::new(SETTLING),

@@ -7,15 +7,10 @@
 
 use std::{fs, path::PathBuf};
 
-use units::Bytes;
-
 use crate::{
     Filesystem, FsKind,
-    device::{f2fs_folder, f2fs_section},
+    device::{f2fs_folder, f2fs_superblock},
 };
-
-/// F2FS knows no other size of a segment with blocks of 4 KiB.
-const SEGMENT: Bytes = Bytes::mib(2);
 
 /// The free segments of a file system, as it tells of them in sysfs (Documentation/ABI/testing/sysfs-fs-f2fs, v6.12).
 #[derive(Debug)]
@@ -28,10 +23,11 @@ pub(super) struct Room {
 impl Room {
     pub(super) fn of(fs: &Filesystem) -> Self {
         let fills_holes = fs.kind == FsKind::F2fs && !fs.has_mount_option("mode=lfs");
-        let section = f2fs_section(fs).unwrap_or(SEGMENT);
         Self {
             folder: fills_holes.then(|| f2fs_folder(fs)).flatten(),
-            segments_per_section: (section.get() / SEGMENT.get()).max(1),
+            // One, as mkfs.f2fs makes them where there are no zones.
+            segments_per_section: f2fs_superblock(fs)
+                .map_or(1, |found| found.segments_per_section.into()),
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Member {
 pub(crate) struct Superblock {
     /// The unit that F2FS allocates and frees as a whole; on a zoned device it is a zone.
     pub(crate) section: Bytes,
+    /// Segments, the unit of its logs, of which a section is made.
+    pub(crate) segments_per_section: u32,
     /// In the order of their addresses; the first is the one that is mounted.
     pub(crate) members: Vec<Member>,
 }
@@ -89,6 +91,7 @@ impl Superblock {
         }
         Some(Self {
             section: Bytes(section),
+            segments_per_section: found.segs_per_sec.get(),
             members,
         })
     }
@@ -124,6 +127,7 @@ mod tests {
     fn devices_follow_each_other() {
         let found = Superblock::understand(&zoned()).unwrap();
         assert_eq!(found.section, Bytes::mib(32));
+        assert_eq!(found.segments_per_section, 16);
         let member = |path: Option<&str>, start| Member {
             path: path.map(PathBuf::from),
             start,
@@ -146,6 +150,7 @@ mod tests {
         block.log_blocksize = 14.into();
         let of_pages = Superblock::understand(&block).unwrap();
         assert_eq!(of_pages.section, found.section * 4);
+        assert_eq!(of_pages.segments_per_section, found.segments_per_section);
         block.magic = 0.into();
         assert_eq!(Superblock::understand(&block), None);
     }

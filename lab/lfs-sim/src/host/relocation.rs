@@ -49,12 +49,9 @@ impl Host {
 
     /// Whether the first of these runs, of a section's blocks at most, are left where they are.
     fn refuses_to_move(&self, runs: &VecDeque<Range<u32>>) -> bool {
-        let Volume::Log(volume) = &self.volume else {
-            return false;
-        };
         let blocks: u32 = runs.iter().map(|run| run.end - run.start).sum();
         let reserve = self.parameters.log.reserved_sections;
-        volume.refuses_to_move(blocks.min(self.limits.boundary), reserve)
+        self.volume.refuses_to_move(blocks, reserve)
     }
 
     /// Moves the first runs, of a section's blocks at most, as that is what the reserve is sure to hold.

@@ -115,9 +115,19 @@ impl Volume {
         }
     }
 
+    /// Whether so many blocks, of a section's at most, would be left where they are ([`LogVolume::refuses_to_move`]).
+    #[must_use]
+    pub fn refuses_to_move(&self, blocks: u32, reserved_sections: u32) -> bool {
+        let Self::Log(volume) = self else {
+            return false;
+        };
+        let section = volume.space().shape().section_blocks();
+        volume.refuses_to_move(blocks.min(section), reserved_sections)
+    }
+
     /// The pieces that blocks of a file would lie in, were they given new places now: what an engine looks at before it
     /// moves them. Of a log there is nothing to look at: it gives them one, where it is not refused
-    /// ([`LogVolume::refuses_to_move`]); where it goes on in another section, they are two after all.
+    /// ([`Self::refuses_to_move`]); where it goes on in another section, they are two after all.
     #[must_use]
     pub fn pieces_after(&self, file: FileId, index: u32, len: u32) -> u32 {
         match self {
