@@ -38,6 +38,8 @@ reasons! {
     NotRead = "not-read";
     /// `--budget` was spent on better ranges.
     OverBudget = "over-budget";
+    /// It takes more bytes by now than the plan has for it, and nobody gave a budget.
+    BeyondPlan = "beyond-plan";
     /// `--target-gain` was reached without it.
     GainReached = "gain-reached";
     /// Its reads save too little to pay for the move within the time that was set (`indef watch`).

@@ -34,6 +34,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::Cold => "not among the hottest ranges of the profile",
         SkipReason::NotRead => "the profile shows no reads of it",
         SkipReason::OverBudget => "the budget went to ranges with a better gain for each byte",
+        SkipReason::BeyondPlan => {
+            "it would write more than was planned, since files have changed or share more since then; run again, which plans anew"
+        }
         SkipReason::GainReached => "the target gain is reached without it",
         SkipReason::PaysTooLate => {
             "its reads save too little to pay for the move in time (indef watch --payback)"

@@ -284,7 +284,7 @@ impl Run<'_> {
             .sum::<usize>()
             < planned
         {
-            progress.add_reason(Some(Reason::Skip(SkipReason::OverBudget)));
+            progress.add_reason(Some(Reason::Skip(self.too_much)));
         }
         self.begin(file, progress, affordable)
     }
@@ -336,7 +336,7 @@ impl Run<'_> {
                 let cost = group.cost;
                 affordable.push((group, cost));
             } else {
-                progress.add_reason(Some(Reason::Skip(SkipReason::OverBudget)));
+                progress.add_reason(Some(Reason::Skip(self.too_much)));
             }
         }
         let room = match self.backend.space(&file.target) {

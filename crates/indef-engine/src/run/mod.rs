@@ -109,6 +109,10 @@ fn run_with(
         .map(|job| job.cost)
         .fold(Bytes::ZERO, Bytes::saturating_add);
     let bytes = options.budget.map_or(planned, |budget| budget.min(planned));
+    let too_much = match options.budget {
+        Some(_) => SkipReason::OverBudget,
+        None => SkipReason::BeyondPlan,
+    };
     observer.on(RunEvent::Planned {
         files: files as u64,
         bytes,
@@ -124,6 +128,7 @@ fn run_with(
         files,
         stop: Stop::new(cancel, options.time_limit),
         budget: Budget::new(bytes),
+        too_much,
         surplus: Surplus::new(options.budget, bytes),
         pace: Pace::new(options.rate),
         volumes: Volumes::default(),

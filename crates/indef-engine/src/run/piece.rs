@@ -264,7 +264,7 @@ impl RangeCopier for Meter<'_, '_> {
         }
         // Plans know what is written, as an upper bound: there is no more, whatever was requested.
         if !run.budget.reserve(more.written) {
-            return Err(SkipReason::OverBudget);
+            return Err(run.too_much);
         }
         if !run.surplus.reserve(more.read, &run.budget) {
             run.budget.settle(more.written, Bytes::ZERO);

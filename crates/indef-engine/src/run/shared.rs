@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
+use indef_core::SkipReason;
 use indef_fs::RangeCopier;
 
 use super::{
@@ -28,6 +29,8 @@ pub(super) struct Run<'a> {
     pub(super) files: usize,
     pub(super) stop: Stop<'a>,
     pub(super) budget: Budget,
+    /// The reason to tell where that is used up.
+    pub(super) too_much: SkipReason,
     pub(super) surplus: Surplus,
     pub(super) pace: Pace,
     pub(super) volumes: Volumes,

@@ -167,7 +167,7 @@ fn bytes_beyond_what_an_engine_said_are_those_of_other_files() {
     let result = sim.run(plans, &options);
     let reasons =
         ["writes-twice", "second", "third"].map(|name| find(&result, name).reason.clone());
-    assert_eq!(reasons, [None, None, skip(SkipReason::OverBudget)]);
+    assert_eq!(reasons, [None, None, skip(SkipReason::BeyondPlan)]);
 }
 
 #[test]
@@ -180,9 +180,18 @@ fn no_more_is_written_than_the_plans_said() {
         chunk.cost = Bytes(16 * BLOCK);
     }
     sim.state.lock().unwrap().splits = false;
-    let result = sim.run(vec![plan], &options());
-    assert_eq!(result.files[0].reason, skip(SkipReason::OverBudget));
-    assert!(sim.state.lock().unwrap().begun.is_empty());
+    for (budget, reason) in [
+        (None, SkipReason::BeyondPlan),
+        (Some(Bytes(8 * BLOCK)), SkipReason::OverBudget),
+    ] {
+        let options = RunOptions {
+            budget,
+            ..options()
+        };
+        let result = sim.run(vec![plan.clone()], &options);
+        assert_eq!(result.files[0].reason, skip(reason), "{budget:?}");
+        assert!(sim.state.lock().unwrap().begun.is_empty());
+    }
 }
 
 #[test]

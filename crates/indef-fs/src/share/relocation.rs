@@ -359,5 +359,8 @@ impl<'a, W: Ways<'a>> Drop for ShareRelocation<'a, W> {
 
 /// Whether it is a limit of the run, which is told although something moved.
 fn is_limit(reason: SkipReason) -> bool {
-    matches!(reason, SkipReason::Stopped | SkipReason::OverBudget)
+    matches!(
+        reason,
+        SkipReason::Stopped | SkipReason::OverBudget | SkipReason::BeyondPlan
+    )
 }

@@ -276,7 +276,7 @@ fn loop_holders_that_a_plan_does_not_know_of_get_no_more_than_it_said() {
     let many = fragments(&dir.join("file"));
     let result = indef().args(["run", "--json", "--plan"]).arg(&kept).ran();
     let result = result.json();
-    assert_eq!(result["files"][0]["reason"], "over-budget", "{result}");
+    assert_eq!(result["files"][0]["reason"], "beyond-plan", "{result}");
     assert_eq!(total(&result, "bytes_host_written"), 0, "{result}");
     assert_eq!(fragments(&dir.join("file")), many);
 }

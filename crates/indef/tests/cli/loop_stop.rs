@@ -307,10 +307,10 @@ fn kills(kind: &str, clones: usize) {
     eprintln!("{kind}: {early} runs killed, {late} were faster");
     assert_eq!(early, count, "too few runs were hit");
     let mut ran = indef().arg("run").args(&files).ran();
-    // Where a kill has left parts shared by some holders only, more may have to be read than was planned: the next run
+    // Where a kill has left parts shared by some holders only, moving them may take more than was planned: the next run
     // goes on with what that left.
     for _ in 0..3 {
-        if !ran.out.contains("over-budget") {
+        if !ran.out.contains("beyond-plan") {
             break;
         }
         ran = indef().arg("run").args(&files).ran();
