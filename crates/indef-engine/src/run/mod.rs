@@ -257,13 +257,14 @@ impl Run<'_> {
             PieceEnd {
                 moved: Moved::default(),
                 reason: Some(panicked(&*panic)),
+                reserved: piece.cost,
                 spent: piece.cost,
             }
         });
-        self.budget.settle(piece.cost, end.spent);
+        self.budget.settle(end.reserved, end.spent);
         self.observer.on(RunEvent::Settled {
             id: piece.file.target.id,
-            reserved: piece.cost,
+            reserved: end.reserved,
             spent: end.spent,
         });
         if piece.file.piece_done(&end.moved, end.reason) {

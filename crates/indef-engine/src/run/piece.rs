@@ -4,8 +4,8 @@ use std::{
     fs::File,
     io,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -32,6 +32,8 @@ const IDLE_STEPS: u32 = 100_000;
 pub(super) struct PieceEnd {
     pub(super) moved: Moved,
     pub(super) reason: Option<Reason>,
+    /// Bytes that were reserved in the budget: its cost, and those for what was copied again.
+    pub(super) reserved: Bytes,
     /// Bytes that were written, or may have been.
     pub(super) spent: Bytes,
 }
@@ -42,6 +44,7 @@ impl Run<'_> {
         let mut end = PieceEnd {
             moved: Moved::default(),
             reason: None,
+            reserved: piece.cost,
             spent: Bytes::ZERO,
         };
         let file = &piece.file;
@@ -68,19 +71,21 @@ impl Run<'_> {
             target: &file.target,
             copier: self.copier,
             written: AtomicU64::new(0),
-            refused: AtomicBool::new(false),
+            reserved: AtomicU64::new(piece.cost.get()),
+            refused: OnceLock::new(),
         };
         end.reason = self.steps(piece, &meter, &mut end.moved);
         let known = meter.written.load(Ordering::Relaxed);
+        end.reserved = Bytes(meter.reserved.load(Ordering::Relaxed));
         end.spent = match end.reason {
             // A step that failed may have done a part of its work without reporting it.
             Some(Reason::Failed(_)) => piece.cost.max(Bytes(known)),
             _ => Bytes(known),
         };
-        if end.spent > piece.cost {
+        if end.spent > end.reserved {
             tracing::warn!(
                 path = %file.target.path.display(),
-                said = %piece.cost,
+                said = %end.reserved,
                 written = %end.spent,
                 "an engine wrote more than it said"
             );
@@ -165,30 +170,53 @@ struct Meter<'r, 'o> {
     copier: &'r dyn RangeCopier,
     /// Bytes that are known to be written, by copying or as reported.
     written: AtomicU64,
-    /// A copy was refused since the run is to stop.
-    refused: AtomicBool,
+    /// Bytes that may be written.
+    reserved: AtomicU64,
+    /// Why a copy was refused.
+    refused: OnceLock<SkipReason>,
 }
 
-/// A copy was refused since the run is to stop.
+/// A copy was refused: the run is to stop, or there are no more bytes for it.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the run was stopped")]
-struct Stopped;
+#[error("a limit of the run: {0}")]
+struct Refused(SkipReason);
 
 impl Meter<'_, '_> {
-    /// A failure that comes from our own stopping is no error; any other one is, whenever it comes.
+    /// A failure that comes from our own limits is no error; any other one is, whenever it comes.
     fn reason_of(&self, refusal: Refusal) -> Reason {
-        let by_stopping = match &refusal {
-            Refusal::Skip(_) => false,
-            Refusal::Failed(failed) => {
-                self.refused.load(Ordering::Relaxed)
-                    || (failed.source.kind() == io::ErrorKind::Interrupted
-                        && self.run.stop.cause().is_some())
-            }
+        let Refusal::Failed(failed) = &refusal else {
+            return refusal.into();
         };
-        if by_stopping {
-            return Reason::Skip(SkipReason::Stopped);
+        let is_stopped = failed.source.kind() == io::ErrorKind::Interrupted && self.is_stopping();
+        let by_us = is_stopped.then_some(SkipReason::Stopped);
+        match self.refused.get().copied().or(by_us) {
+            Some(reason) => Reason::Skip(reason),
+            None => refusal.into(),
         }
-        refusal.into()
+    }
+
+    fn refuse(&self, reason: SkipReason) -> io::Error {
+        io::Error::other(Refused(*self.refused.get_or_init(|| reason)))
+    }
+
+    /// Whether so many bytes more may be written: of a file that others write meanwhile, an engine copies parts once more,
+    /// and what that writes beyond the cost is reserved first.
+    fn may_write(&self, bytes: Bytes) -> bool {
+        let written = Bytes(self.written.load(Ordering::Relaxed));
+        let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
+        let more = written.saturating_add(bytes).saturating_sub(reserved);
+        if more.is_zero() {
+            return true;
+        }
+        if !self.run.budget.reserve(more) {
+            return false;
+        }
+        self.reserved.fetch_add(more.get(), Ordering::Relaxed);
+        self.run.observer.on(RunEvent::Reserved {
+            id: self.target.id,
+            bytes: more,
+        });
+        true
     }
 
     /// Account for a step that was to write `planned` bytes, by the engine's sum so far. Bytes that
@@ -230,9 +258,11 @@ impl Meter<'_, '_> {
             return Ok(());
         }
         self.run.pace.wait(bytes, &self.run.stop);
-        if self.run.stop.cause().is_some() {
-            self.refused.store(true, Ordering::Relaxed);
-            return Err(io::Error::other(Stopped));
+        if self.is_stopping() {
+            return Err(self.refuse(SkipReason::Stopped));
+        }
+        if !self.may_write(bytes) {
+            return Err(self.refuse(self.run.too_much));
         }
         // Counted before: a copy that fails may have written.
         self.written.fetch_add(bytes.get(), Ordering::Relaxed);

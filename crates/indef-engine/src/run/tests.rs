@@ -170,6 +170,71 @@ fn bytes_beyond_what_an_engine_said_are_those_of_other_files() {
     assert_eq!(reasons, [None, None, skip(SkipReason::BeyondPlan)]);
 }
 
+/// A file that is written while it is copied is copied once more, from what the others leave.
+#[test]
+fn what_is_copied_again_is_within_the_limits() {
+    for (names, budget, reasons, copied) in [
+        (
+            &["changes"][..],
+            None,
+            &[skip(SkipReason::BeyondPlan)][..],
+            64,
+        ),
+        (
+            &["changes", "second"],
+            None,
+            &[None, skip(SkipReason::BeyondPlan)],
+            128,
+        ),
+        (
+            &["changes", "second"],
+            Some(96),
+            &[skip(SkipReason::OverBudget), skip(SkipReason::OverBudget)],
+            64,
+        ),
+        (
+            &["first", "changes"],
+            None,
+            &[None, skip(SkipReason::BeyondPlan)],
+            128,
+        ),
+    ] {
+        let sim = Simulated::new();
+        sim.state.lock().unwrap().copies = true;
+        // The first one has the most fragments, and is moved first.
+        let plans = (names.iter().zip([64, 32]))
+            .map(|(name, fragments)| sim.file(name, fragments, 64 / fragments * BLOCK))
+            .collect();
+        let options = RunOptions {
+            jobs: 1,
+            budget: budget.map(|blocks| Bytes(blocks * BLOCK)),
+            ..options()
+        };
+        let open = Mutex::new(0);
+        let observer = |event: RunEvent<'_>| match event {
+            RunEvent::Reserved { bytes, .. } => *open.lock().unwrap() += bytes.get(),
+            RunEvent::Settled {
+                reserved, spent, ..
+            } => {
+                assert!(spent <= reserved);
+                *open.lock().unwrap() -= reserved.get();
+            }
+            _ => {}
+        };
+        let result = sim.run_until(plans, &options, &Cancel::new(), &observer);
+        let told: Vec<_> = { names.iter() }
+            .map(|name| find(&result, name).reason.clone())
+            .collect();
+        assert_eq!(told, reasons, "{names:?}");
+        assert_eq!(
+            sim.state.lock().unwrap().copied,
+            copied * BLOCK,
+            "{names:?}"
+        );
+        assert_eq!(open.into_inner().unwrap(), 0);
+    }
+}
+
 #[test]
 fn no_more_is_written_than_the_plans_said() {
     let sim = Simulated::new();
