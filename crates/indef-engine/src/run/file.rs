@@ -27,6 +27,9 @@ use crate::sync::lock;
 /// workers can help and the room for donors stays bounded. One more fragment for each GiB costs
 /// a reader nothing that could be measured.
 const CUT: u64 = 1 << 30;
+/// It is cut into no more parts than this: where a plan has a whole file as one run, that has the file's holes, too, of up
+/// to 8 EiB on XFS.
+const MOST_PARTS: u64 = 16 << 10;
 /// Separate runs of one file are shared out among workers in groups of at least this.
 const GROUP: u64 = 64 << 20;
 
@@ -553,9 +556,11 @@ fn clip_and_cut(runs: &[FileRange], end: Bytes, splits: bool) -> Vec<FileRange> 
     let mut cut = Vec::with_capacity(runs.len());
     for run in runs {
         let mut rest = run.intersect(file);
-        while splits && rest.len.get() >= 2 * CUT {
+        let len = rest.len.get().div_ceil(MOST_PARTS);
+        let len = len.next_multiple_of(CUT).max(CUT);
+        while splits && rest.len.get() >= 2 * len {
             let part = FileRange {
-                len: Bytes(CUT),
+                len: Bytes(len),
                 ..rest
             };
             rest = FileRange::between(part.end(), rest.end());
@@ -585,5 +590,25 @@ impl<'a> Sharing<'a> {
 impl Drop for Sharing<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_runs_are_cut_into_a_bounded_number_of_parts() {
+        let cut = |len, splits| {
+            let parts = clip_and_cut(&[FileRange::new(0, u64::MAX)], Bytes(len), splits);
+            assert_eq!(parts.iter().map(|part| part.len.get()).sum::<u64>(), len);
+            (parts.len(), parts[0].len.get())
+        };
+        assert_eq!(cut(2 * CUT - 1, true), (1, 2 * CUT - 1));
+        assert_eq!(cut(5 * CUT, true), (5, CUT));
+        // The longest file of ext4, and that of XFS.
+        assert_eq!(cut(16 << 40, true), (16 << 10, CUT));
+        assert_eq!(cut(1 << 63, true), (16 << 10, 1 << 49));
+        assert_eq!(cut(1 << 63, false), (1, 1 << 63));
     }
 }

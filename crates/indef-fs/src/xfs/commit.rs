@@ -406,7 +406,7 @@ impl<'a> Commit<'a> {
         sample.settle();
         let first = span(&ranges);
         let mut piece = ExchangePiece {
-            cached: Cached::of(self.target, first),
+            cached: Cached::of(self.target, &self.layout, first),
             ranges,
             freshness,
             sample,

@@ -352,7 +352,7 @@ impl Dedupe<'_> {
                 self.donor.release(range)?;
                 continue;
             }
-            let cached = Cached::of(self.target, range);
+            let cached = Cached::of(self.target, &self.layout, range);
             read_ahead(&self.target.file, range);
             self.reading.push(Unit { range, cached });
         }

@@ -30,7 +30,7 @@ use super::{
     cached::{Cached, is_dirty},
     commit::take_bytes,
     donor::{Donor, allocated_runs, runs},
-    file::{admit, open_direct, refuse, timed, whole},
+    file::{admit, map_file, open_direct, refuse, timed, whole},
     freshness::{Sample, barrier, is_sole},
     select::{choose, coverage, gain, others, replaced},
     turn::Turns,
@@ -110,7 +110,8 @@ impl SwapExtents {
     ) -> Result<Swap<'a>, Refusal> {
         sample.settle();
         let file = whole(sample.size, target.block_size);
-        let cached = Cached::of(target, file);
+        // Mapped once more below, when it is written back.
+        let cached = Cached::of(target, &map_file(target, file, false)?, file);
         let sole = is_sole(target);
         if !sole {
             barrier(target, &geometry)?;

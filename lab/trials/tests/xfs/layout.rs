@@ -1,5 +1,7 @@
 //! Files of all shapes, moved as a whole and in part.
 
+use std::fs::File;
+
 use scratch_fs::{Segment, Shape, reflink};
 use units::{Bytes, FileRange, Nanos};
 
@@ -80,6 +82,35 @@ fn loop_holes_and_unwritten_ranges_are_kept() {
             .with(data(Bytes::mib(1), piece))
             .repeated(3);
         check(flavour, fs, &shape, None);
+    });
+}
+
+/// A hole may be as long as a file can be: nothing is done for each window of it.
+#[test]
+fn loop_a_hole_of_exbibytes_takes_no_time() {
+    use std::os::unix::fs::FileExt;
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fs.path().join("file");
+        let shape = Shape::new(5).with(data(Bytes::mib(1), Bytes::kib(4)));
+        shape.make(&path).unwrap();
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let far = (1 << 62) - 4096;
+        open().write_all_at(&[7; 4096], far).unwrap();
+        fs.remount().unwrap();
+        let ends = || {
+            let (file, mut near, mut last) = (open(), vec![0; 1 << 20], vec![0; 4096]);
+            file.read_exact_at(&mut near, 0).unwrap();
+            file.read_exact_at(&mut last, far).unwrap();
+            (near, last, file.metadata().unwrap().len())
+        };
+        // They are cached from now on.
+        let before = ends();
+        let moved = Move::with(flavour).whole(&path).unwrap();
+        assert!(moved.relocated >= Bytes::mib(1), "{}", flavour.name);
+        fs.remount().unwrap();
+        assert_eq!(ends(), before, "{}", flavour.name);
+        assert_eq!(fragments(&path), 2, "{}", flavour.name);
+        fs.fsck().unwrap();
     });
 }
 
