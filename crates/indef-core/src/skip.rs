@@ -83,6 +83,8 @@ reasons! {
     NotRegular = "not-regular";
     /// `lost+found` of a file system, which only root may read.
     LostAndFound = "lost-and-found";
+    /// A directory in which paths would be longer than a walk goes down to.
+    PathTooLong = "path-too-long";
     /// A directory on its path is a symbolic link.
     SymbolicLink = "symbolic-link";
     /// The file system has no engine.

@@ -81,6 +81,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::Inline => "so small that its data lies in the metadata",
         SkipReason::Empty => "has no data blocks",
         SkipReason::NotRegular => "not a regular file",
+        SkipReason::PathTooLong => {
+            "somewhere below it are folders in folders with paths of more than 64 KiB; what is in these is left out"
+        }
         SkipReason::LostAndFound => {
             "where fsck keeps files that have lost their names, for root alone: there are none unless it found some"
         }

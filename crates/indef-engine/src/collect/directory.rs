@@ -27,6 +27,8 @@ pub(super) struct Node {
     parent: Option<Arc<Node>>,
     /// Its name in the parent; the given path for a root.
     name: Box<[u8]>,
+    /// Bytes of its path.
+    len: usize,
     pub(super) dev: u64,
     pub(super) inode: u64,
 }
@@ -36,6 +38,7 @@ impl Node {
         Arc::new(Self {
             parent: None,
             name: path.as_bytes().into(),
+            len: path.len(),
             dev,
             inode,
         })
@@ -45,6 +48,7 @@ impl Node {
         Arc::new(Self {
             parent: Some(Arc::clone(parent)),
             name: name.to_bytes().into(),
+            len: parent.len + 1 + name.count_bytes(),
             dev,
             inode,
         })
@@ -53,6 +57,22 @@ impl Node {
     /// This one and everything above it.
     pub(super) fn ancestors(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |node| node.parent.as_deref())
+    }
+
+    /// Whether a directory in it with this name has a path that is too long. The path is kept with each file that is
+    /// fragmented, in memory and in one line of a plan, and whoever makes directories decides how long it is.
+    pub(super) fn is_full(&self, name: &CStr) -> bool {
+        const LONGEST: usize = 64 << 10;
+        self.len + 1 + name.count_bytes() > LONGEST
+    }
+
+    /// The path of the last directory on the way here of which the kernel takes the path at once.
+    pub(super) fn short_path(&self) -> PathBuf {
+        /// `PATH_MAX`, with the zero byte at the end (linux/limits.h, v6.1).
+        const TAKEN: usize = 4096;
+        let mut all = self.ancestors();
+        let short = all.find(|node| node.len < TAKEN);
+        short.unwrap_or(self).path(None)
     }
 
     /// Its path, followed by `name`.

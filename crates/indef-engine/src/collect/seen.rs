@@ -143,7 +143,7 @@ pub struct CollectSummary {
     pub excluded: Excluded,
     /// Entries that vanished between being listed and being looked at.
     pub vanished: u64,
-    /// Problems handed to the visitor, but for a `lost+found` that only root may read.
+    /// Problems handed to the visitor, but for a `lost+found` that only root may read, and paths that are too long.
     pub problems: u64,
     /// Whether the walk was cancelled: the rest of the numbers are then of a part.
     pub cancelled: bool,

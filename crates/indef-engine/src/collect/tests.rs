@@ -193,6 +193,48 @@ fn chains_deeper_than_descriptors_and_path_lengths_are_walked() {
     assert!(removed.success());
 }
 
+/// Whoever makes directories decides how long their paths are, of which each file's is kept.
+#[test]
+fn where_paths_are_too_long_nothing_is_looked_at_and_that_is_told_once() {
+    use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+    let dir = tree();
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY;
+    let mut at = open(dir.path(), flags, Mode::empty()).unwrap();
+    let [name, beside] = ["d", "e"].map(|letter| letter.repeat(250));
+    for depth in 0..300 {
+        for name in [&name, &beside] {
+            mkdirat(&at, name, Mode::RWXU).unwrap();
+        }
+        at = openat(&at, &*name, flags, Mode::empty()).unwrap();
+        if [200, 299].contains(&depth) {
+            let file = openat(&at, "file", OFlags::CREATE | OFlags::WRONLY, Mode::RWXU);
+            rustix::io::write(file.unwrap(), &[1; 9000]).unwrap();
+        }
+    }
+    let (files, problems) = (Mutex::new(0), Mutex::new(Vec::new()));
+    let paths = [dir.path().to_owned()];
+    let options = CollectOptions::default();
+    let summary = collect(&paths, &options, &Cancel::new(), &|seen| match seen {
+        Seen::File(_) => *files.lock().unwrap() += 1,
+        Seen::Problem(problem) => problems.lock().unwrap().push(problem),
+    });
+    assert_eq!(*files.lock().unwrap(), 1);
+    assert_eq!(summary.problems, 0);
+    let problems = problems.into_inner().unwrap();
+    let [problem] = &problems[..] else {
+        panic!("{problems:?}");
+    };
+    let skip = indef_fs::Refusal::Skip(indef_core::SkipReason::PathTooLong);
+    assert_eq!(format!("{:?}", problem.refusal), format!("{skip:?}"));
+    assert!(problem.path.is_dir(), "the kernel takes it: {problem:?}");
+    assert!(problem.path.as_os_str().len() > 3000);
+    let removed = std::process::Command::new("rm")
+        .arg("-rf")
+        .arg(dir.path().join(&name))
+        .status();
+    assert!(removed.unwrap().success());
+}
+
 #[test]
 fn loop_mount_points_are_respected_and_layouts_found() {
     let made = scratch_fs::ScratchFs::builder("ext4", Bytes::mib(64)).build();

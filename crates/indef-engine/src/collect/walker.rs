@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -65,6 +65,8 @@ pub(super) struct Walk<'a> {
     /// Given paths that are taken, and files with several names that were seen.
     seen: Mutex<HashSet<(u64, u64)>>,
     file_systems: RwLock<HashMap<u64, Arc<KnownFs>>>,
+    /// It was told that directories are left out since their paths are too long.
+    told_too_long: AtomicBool,
 }
 
 impl<'a> Walk<'a> {
@@ -91,6 +93,7 @@ impl<'a> Walk<'a> {
             given,
             seen: Mutex::default(),
             file_systems: RwLock::default(),
+            told_too_long: AtomicBool::new(false),
         }
     }
 
@@ -379,6 +382,13 @@ impl<'w, 'a> Walker<'w, 'a> {
         tree: &Arc<Tree>,
         name: &CStr,
     ) -> Option<Arc<Directory>> {
+        if node.is_full(name) {
+            if !self.walk.told_too_long.swap(true, Ordering::Relaxed) {
+                self.walk
+                    .tell(node.short_path(), SkipReason::PathTooLong.into());
+            }
+            return None;
+        }
         // Looked at before it is opened: opening one could mount something on it.
         let status = match look_at(&parent, name) {
             Ok(status) => status,
