@@ -23,11 +23,12 @@ use rustix::{
         SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg,
         shutdown, socketpair,
     },
+    process::{Resource, getrlimit},
 };
 
 use crate::check;
 
-/// Files at the same time: fewer than a process may usually have open.
+/// Files at the same time: fewer than a process may usually have open. Where it may have fewer, it keeps as many as it may.
 pub const PLACES: usize = 256;
 /// Room for one descriptor beside a message.
 const ROOM: usize = rustix::cmsg_space!(ScmRights(1));
@@ -37,6 +38,8 @@ const ROOM: usize = rustix::cmsg_space!(ScmRights(1));
 pub struct Keeper {
     socket: OwnedFd,
     child: libc::pid_t,
+    /// Places for which it has descriptors: one that it could not have would be lost without a word (unix(7)).
+    places: usize,
     /// Places that are taken.
     taken: Mutex<[bool; PLACES]>,
 }
@@ -57,6 +60,9 @@ impl Keeper {
     pub fn start() -> io::Result<Self> {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        // It has the same limit from us, and the socket beside the files.
+        let descriptors = getrlimit(Resource::Nofile).current;
+        let most = descriptors.and_then(|most| usize::try_from(most.saturating_sub(1)).ok());
         // No signal may reach the child before it is on its own.
         let before = block_signals()?;
         // SAFETY: the child of a process with several threads may do what a signal handler may: it makes system calls
@@ -75,6 +81,7 @@ impl Keeper {
             child => Ok(Self {
                 socket: ours,
                 child,
+                places: most.map_or(PLACES, |most| most.min(PLACES)),
                 taken: Mutex::new([false; PLACES]),
             }),
         }
@@ -84,10 +91,10 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// `EMFILE` where it keeps [`PLACES`] files already; `EPIPE` where the process is gone.
+    /// `EMFILE` where it keeps as many files as it can already; `EPIPE` where the process is gone.
     pub fn keep(self: &Arc<Self>, file: impl AsFd) -> io::Result<Kept> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(place) = taken.iter().position(|taken| !taken) else {
+        let Some(place) = taken[..self.places].iter().position(|taken| !taken) else {
             return Err(Errno::MFILE.into());
         };
         self.send(place as u8, Some(file.as_fd()))?;
@@ -212,6 +219,8 @@ mod tests {
     use std::{
         fs::File,
         io::{Read, Write},
+        process::Command,
+        time::Duration,
     };
 
     use super::*;
@@ -253,6 +262,46 @@ mod tests {
         drop(kept);
         // The process is gone when its keeper is.
         assert_eq!(reader.read(&mut [0; 2]).unwrap(), 1);
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    }
+
+    /// In a process that may open few files, and so may its child.
+    #[test]
+    fn as_many_are_kept_as_there_are_descriptors_for() {
+        const VARIABLE: &str = "INDEF_TEST_DESCRIPTORS";
+        if std::env::var_os(VARIABLE).is_none() {
+            let name = "keeper::tests::as_many_are_kept_as_there_are_descriptors_for";
+            let output = Command::new("sh")
+                .args(["-c", r#"ulimit -n 40 && exec "$0" "$@""#])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", name])
+                .env(VARIABLE, "40")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{said}");
+            assert!(said.contains("1 passed"), "{said}");
+            return;
+        }
+        let keeper = Arc::new(Keeper::start().unwrap());
+        let null = File::open("/dev/null").unwrap();
+        let mut all = Vec::new();
+        let error = loop {
+            match keeper.keep(&null) {
+                Ok(kept) => all.push(kept),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+        assert_eq!(all.len(), 39);
+        // The last one is kept, too.
+        drop(all.pop());
+        let (mut reader, writer) = pipe();
+        let kept = keeper.keep(&writer).unwrap();
+        drop(writer);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(is_open(&mut reader));
+        drop(kept);
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
     }
 
