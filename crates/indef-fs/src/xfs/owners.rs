@@ -3,19 +3,17 @@
 //!
 //! The look takes a while, so that parts of it are of different moments. A file is believed if all that it owns comes to the
 //! blocks that it has now, if its extents do not overlap, and if it has not changed since a second before the look; others
-//! are to be mapped. Programs that move blocks without a change of the file can still outdate an answer, as they can any
+//! are to be mapped. Times of files are those of the wall clock: once somebody has set that, no file is believed. Programs that move blocks without a change of the file can still outdate an answer, as they can any
 //! map: it is for a choice, and who moves anything looks at the file again.
 
-use std::{
-    os::fd::AsFd,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::os::fd::AsFd;
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
 use linux_abi::{
     fsmap::{Owned, owned},
     xfs::{Features, geometry},
 };
+use rustix::time::{ClockId, clock_gettime};
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use crate::{Filesystem, inodes::Expected};
@@ -29,8 +27,33 @@ pub(crate) struct OwnedExtents {
     /// By their files, and in these by their places; what is no data comes last.
     extents: Vec<Owned>,
     block_size: Bytes,
-    /// Seconds since 1970 before which a file must have changed last.
-    since: i64,
+    /// When the look began.
+    began: WallClock,
+}
+
+/// What the wall clock said.
+#[derive(Clone, Copy, Debug)]
+struct WallClock {
+    /// Seconds since 1970.
+    seconds: i64,
+    /// Milliseconds by which it was ahead of a clock that nobody sets.
+    ahead_ms: i64,
+}
+
+impl WallClock {
+    fn now() -> Self {
+        let [wall, steady] = [ClockId::Realtime, ClockId::Boottime].map(clock_gettime);
+        let ms = (wall.tv_nsec - steady.tv_nsec) / 1_000_000;
+        Self {
+            seconds: wall.tv_sec,
+            ahead_ms: (wall.tv_sec - steady.tv_sec) * 1000 + ms,
+        }
+    }
+
+    /// Whether somebody has set it since then. Both clocks run alike, so that a slower or faster one shows nothing.
+    fn is_set_since(self, then: Self) -> bool {
+        self.ahead_ms.abs_diff(then.ahead_ms) >= 500
+    }
 }
 
 impl OwnedExtents {
@@ -40,7 +63,7 @@ impl OwnedExtents {
         if !has_owners {
             return None;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let began = WallClock::now();
         let mut extents = Vec::new();
         owned(&file, fs.dev, |it| {
             extents.push(it);
@@ -51,7 +74,7 @@ impl OwnedExtents {
         (1..=MOST).contains(&extents.len()).then_some(Self {
             extents,
             block_size: fs.block_size,
-            since: now.as_secs() as i64 - 1,
+            began,
         })
     }
 
@@ -61,7 +84,9 @@ impl OwnedExtents {
         let behind = self.extents[from..].partition_point(|it| it.inode == expected.inode);
         let own = &self.extents[from..from + behind];
         let allocated: u64 = own.iter().map(|it| it.len).sum();
-        if allocated != expected.allocated.get() || expected.ctime.0 >= self.since {
+        let is_older =
+            expected.ctime.0 < self.began.seconds - 1 && !WallClock::now().is_set_since(self.began);
+        if allocated != expected.allocated.get() || !is_older {
             return None;
         }
         let end = FileOffset(expected.size.get()).align_up(self.block_size);
@@ -109,6 +134,39 @@ mod tests {
     fn shared(layout: &Layout) -> bool {
         let mut extents = layout.extents().iter();
         extents.any(|it| it.flags.contains(ExtentFlags::SHARED))
+    }
+
+    /// A file that is changed after the clock was set back looks older than the look.
+    #[test]
+    fn nothing_is_believed_once_the_clock_was_set() {
+        let extent = Owned {
+            start: 8192,
+            len: 4096,
+            inode: 7,
+            data: Some(0),
+            is_written: true,
+            is_shared: false,
+        };
+        let began = WallClock::now();
+        let known_since = |began| OwnedExtents {
+            extents: vec![extent],
+            block_size: Bytes(4096),
+            began,
+        };
+        let old = Expected {
+            inode: 7,
+            size: Bytes(4096),
+            allocated: Bytes(4096),
+            ctime: (began.seconds - 3, 0),
+        };
+        assert!(known_since(began).layout(&old).is_some());
+        for set_by in [-3_600_000, 1000] {
+            let began = WallClock {
+                ahead_ms: began.ahead_ms - set_by,
+                ..began
+            };
+            assert_eq!(known_since(began).layout(&old), None, "{set_by}");
+        }
     }
 
     #[test]
