@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io,
+    os::unix::fs::MetadataExt,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -107,6 +108,9 @@ impl Run<'_> {
             if self.stop.cause().is_some() && !has_begun {
                 return Some(Reason::Skip(SkipReason::Stopped));
             }
+            if let Some(reason) = self.gives_way(&file.target) {
+                return Some(Reason::Skip(reason));
+            }
             let limit = lock(&size).limit();
             self.pace.wait(limit.bytes, &self.stop);
             let step = match relocation.step(limit) {
@@ -134,6 +138,27 @@ impl Run<'_> {
                 return Some(error.into());
             }
         }
+    }
+
+    /// Why a move ends that keeps space from others.
+    fn gives_way(&self, target: &Target) -> Option<SkipReason> {
+        // It was deleted, and its space comes free when it is closed.
+        if target
+            .file
+            .metadata()
+            .is_ok_and(|status| status.nlink() == 0)
+        {
+            return Some(SkipReason::Gone);
+        }
+        // Others have used half of what is to stay free: they get what was allocated ahead. A region that is vacated is let
+        // go as a whole; and where space is given back, it comes free later than it is taken.
+        let options = self.options;
+        if options.vacate.is_some() || options.reclaim_ratio.is_some() {
+            return None;
+        }
+        let space = self.backend.space(target).ok()?;
+        let is_short = !space.allows(Bytes::ZERO, options.min_free_pct / 2.0);
+        is_short.then_some(SkipReason::NoSpace)
     }
 
     /// Note the effects of a step on others.

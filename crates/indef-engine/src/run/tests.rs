@@ -170,6 +170,28 @@ fn bytes_beyond_what_an_engine_said_are_those_of_other_files() {
     assert_eq!(reasons, [None, None, skip(SkipReason::BeyondPlan)]);
 }
 
+/// Nobody else keeps a deleted file, and what is allocated ahead is missing to others.
+#[test]
+fn a_move_ends_where_others_need_its_space() {
+    for (name, min_free_pct, reason) in [
+        ("is-deleted", 0.0, skip(SkipReason::Gone)),
+        ("is-crowded", 5.0, skip(SkipReason::NoSpace)),
+        // Others leave 2 %, more than half of that.
+        ("is-crowded", 3.0, None),
+    ] {
+        let sim = Simulated::new();
+        let plan = sim.file(name, 64, 16 * BLOCK);
+        let options = RunOptions {
+            min_free_pct,
+            ..options()
+        };
+        let result = sim.run(vec![plan], &options);
+        assert_eq!(result.files[0].reason, reason, "{name}");
+        let steps = sim.state.lock().unwrap().steps.len();
+        assert_eq!(steps == 1, reason.is_some(), "{name}: {steps}");
+    }
+}
+
 /// A file that is written while it is copied is copied once more, from what the others leave.
 #[test]
 fn what_is_copied_again_is_within_the_limits() {

@@ -334,7 +334,13 @@ impl Relocation for Move<'_> {
         }
         let bytes = limit.bytes.get().min(self.bytes - self.moved);
         self.moved += bytes;
+        if name.starts_with("is-deleted") {
+            let _ = std::fs::remove_file(&self.target.path);
+        }
         let mut state = self.state.lock().unwrap();
+        if name.starts_with("is-crowded") {
+            state.taken = state.free / 100 * 98;
+        }
         state.steps.push((self.target.id.inode, bytes));
         let locked = state.fixed + state.per_mib.mul_f64(bytes as f64 / f64::from(1 << 20));
         let done = self.moved == self.bytes;
