@@ -103,7 +103,7 @@ reasons! {
     RunningBinary = "running-binary";
     /// Direct access to persistent memory.
     Dax = "dax";
-    /// Encrypted, where the engine cannot move ciphertext.
+    /// Encrypted, where the engine cannot move ciphertext, or the key is not there.
     Encrypted = "encrypted";
     /// F2FS: pinned to its blocks.
     Pinned = "pinned";

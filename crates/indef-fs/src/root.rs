@@ -395,6 +395,8 @@ pub(crate) fn refuse(path: &Path, operation: &'static str, errno: Errno) -> Refu
         Errno::ACCESS | Errno::PERM => SkipReason::NotPermitted,
         Errno::TXTBSY => SkipReason::RunningBinary,
         Errno::ROFS => SkipReason::ReadOnlyMount,
+        // Of a user, say, who is not logged in (`fscrypt_file_open`, fs/crypto/hooks.c, v6.1).
+        Errno::NOKEY => SkipReason::Encrypted,
         // Somebody holds a lease on it.
         Errno::AGAIN => SkipReason::InUse,
         _ => {

@@ -100,7 +100,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::AppendOnly => "has the append-only attribute (chattr -a removes it)",
         SkipReason::RunningBinary => "a program that is running",
         SkipReason::Dax => "in DAX mode, where fragments cost nothing that moving could repair",
-        SkipReason::Encrypted => "encrypted, which this file system's engine cannot move",
+        SkipReason::Encrypted => {
+            "encrypted: this file system's engine cannot move it, or its key is missing"
+        }
         SkipReason::Pinned => {
             "pinned to its blocks, which somebody relies on (F2FS_IOC_SET_PIN_FILE releases it)"
         }

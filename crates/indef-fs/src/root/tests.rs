@@ -179,3 +179,21 @@ fn a_root_is_resolved_once() {
         Err(Refusal::Skip(SkipReason::Changed))
     ));
 }
+
+/// Whoever encrypts files and logs out makes nobody's walk fail.
+#[test]
+fn what_keeps_a_file_from_being_opened_is_told_as_that() {
+    for (errno, reason) in [
+        (Errno::NOKEY, SkipReason::Encrypted),
+        (Errno::ROFS, SkipReason::ReadOnlyMount),
+        (Errno::AGAIN, SkipReason::InUse),
+    ] {
+        let refusal = refuse(Path::new("file"), "open", errno);
+        assert!(
+            matches!(refusal, Refusal::Skip(why) if why == reason),
+            "{errno}"
+        );
+    }
+    let refusal = refuse(Path::new("file"), "open", Errno::IO);
+    assert!(matches!(refusal, Refusal::Failed(_)));
+}
