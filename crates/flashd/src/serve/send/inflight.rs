@@ -28,12 +28,15 @@ impl Inflight {
         true
     }
 
-    /// Free an identifier.
-    pub(super) fn end(&self, cid: u16) {
+    /// Free an identifier; false if no command with it is on its way.
+    pub(super) fn end(&self, cid: u16) -> bool {
         let bit = 1 << (cid % 64);
-        if self.bits[usize::from(cid / 64)].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+        let before = self.bits[usize::from(cid / 64)].fetch_and(!bit, Ordering::AcqRel);
+        if before & bit == 0 {
+            return false;
         }
+        self.count.fetch_sub(1, Ordering::AcqRel);
+        true
     }
 
     /// Number of commands that are not done.

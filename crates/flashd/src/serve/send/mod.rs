@@ -164,6 +164,11 @@ impl Sender {
         self.flow.disabled.store(no_flow_control, Ordering::Release);
     }
 
+    /// The queue that the connection is; none before Connect.
+    fn queue_id(&self) -> Option<u16> {
+        self.queue.get().map(|queue| queue.id)
+    }
+
     /// One more command was taken off the submission queue.
     fn command_taken(&self) {
         self.flow.taken.fetch_add(1, Ordering::AcqRel);
@@ -208,6 +213,11 @@ impl Sender {
 
     /// Refuse a command whose identifier is in use; the command that has it goes on.
     pub(super) fn refuse_identifier(&self, cid: u16) {
+        tracing::warn!(
+            queue = self.queue_id(),
+            cid,
+            "a command came with the identifier of one that is not done: was it sent twice?"
+        );
         self.reply(Reply::Conflict { cid });
     }
 
@@ -334,7 +344,15 @@ impl Sender {
                 return Err(ErrorKind::ConnectionAborted.into());
             }
             if let Some(cid) = reply.ends() {
-                self.inflight.end(cid);
+                tracing::trace!(queue = self.queue_id(), cid, "ended");
+                if !self.inflight.end(cid) {
+                    tracing::error!(
+                        queue = self.queue_id(),
+                        cid,
+                        "a command would end twice; its connection ends"
+                    );
+                    return Err(ErrorKind::InvalidData.into());
+                }
             }
             self.format().put(&reply, &self.backend, &mut wire.bytes);
             after_each(wire)?;

@@ -51,6 +51,15 @@ impl Permit {
             return Err(NoPermit::QueueFull);
         }
         queue.command_taken();
+        tracing::trace!(
+            queue = queue.queue_id(),
+            cid,
+            opcode = command.opcode,
+            nsid = command.nsid.get(),
+            dword10_11 = command.cdw10_11(),
+            dword12 = command.cdw12.get(),
+            "begun"
+        );
         Ok(Self {
             cid,
             queue: Arc::clone(queue),
@@ -205,6 +214,20 @@ mod tests {
         let next = Permit::issue(&sender, &command(7), 4).unwrap();
         next.complete(Err(Status::InvalidField.into()));
         assert_eq!(completions(&sender, host), [7, 7]);
+    }
+
+    /// And should two ends of a command get past the compiler, the second one does not leave.
+    #[test]
+    fn a_second_end_ends_the_connection() {
+        let (sender, host) = connected();
+        let permit = Permit::issue(&sender, &command(7), 4).unwrap();
+        permit.complete(Ok(Completed::Result(0)));
+        sender.flush();
+        let end = Ok(Completed::Result(0));
+        sender.reply(Reply::Done { cid: 7, end });
+        sender.flush();
+        assert!(sender.is_dead());
+        assert_eq!(completions(&sender, host), [7]);
     }
 
     #[test]
