@@ -380,7 +380,10 @@ impl HostSession {
             Command::Admin { nsid, command } => {
                 admin::execute(queue, permit, *nsid, command, data);
             }
-            Command::Io { nsid, command } => io::execute(queue, permit, *nsid, command, data),
+            Command::Io { nsid, command } => {
+                let _held = self.sender.carry_out().ok_or(Ended::Quietly)?;
+                io::execute(queue, permit, *nsid, command, data);
+            }
         }
         Ok(())
     }

@@ -209,13 +209,15 @@ impl Controller {
         }
     }
 
-    /// The admin connection is gone, and the controller with it.
+    /// The admin connection is gone, and the controller with it. On return none of its commands
+    /// changes the device any more.
     pub(super) fn end(&self) {
         self.status.store(0, Ordering::Release);
         self.end_io_queues();
         lock(&self.queues).clear();
     }
 
+    /// A command of an old queue that was done after this would undo one of a new queue.
     fn end_io_queues(&self) {
         let queues: Vec<_> = {
             let mut queues = lock(&self.queues);
@@ -223,7 +225,7 @@ impl Controller {
             std::mem::take(&mut io).into_values().collect()
         };
         for sender in queues {
-            sender.kill();
+            sender.kill_and_wait();
         }
     }
 

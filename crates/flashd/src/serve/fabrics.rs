@@ -217,5 +217,10 @@ fn connect_io(
         // It is there already.
         return Err(Status::SequenceError.into());
     }
+    // A reset or an end meanwhile may have looked for queues before this one was there.
+    if !controller.is_ready() {
+        controller.remove_queue(wanted.queue, sender);
+        return Err(Status::SequenceError.into());
+    }
     Ok(controller)
 }

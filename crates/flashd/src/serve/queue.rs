@@ -41,8 +41,9 @@ impl HostQueue {
         match self.kind() {
             QueueKind::Io => self.controller.remove_queue(self.id, &self.sender),
             QueueKind::Admin => {
-                self.subsystem.remove_controller(self.controller.id);
+                // Private namespaces are free only once nobody writes to them.
                 self.controller.end();
+                self.subsystem.remove_controller(self.controller.id);
             }
         }
     }

@@ -12,9 +12,12 @@ use nvme_initiator::{Error, Host, HostOptions, Incoming, Queue, Wire, command};
 use nvme_wire::{
     Sgl, Status,
     command::SglKind,
+    copy::{CopyFormat, CopySource},
     discovery::DISCOVERY_NQN,
     identify::{Controller, IndependentNamespace, Namespace},
+    io::BlockRange,
     pdu::{CapsuleCmd, Digests, FLAG_LAST, Header, PduType, R2t},
+    property::Property,
     status::connect,
 };
 use units::Bytes;
@@ -298,4 +301,44 @@ fn private_namespaces_have_one_controller_and_no_other_path() {
     drop(host);
     fixture.wait_until_idle();
     another().unwrap();
+}
+
+/// A copy that is being carried out when its controller is reset: no byte of it is written once the host
+/// knows of the reset, and could write there itself.
+#[test]
+fn a_reset_waits_for_what_is_being_carried_out() {
+    const BLOCKS: u64 = 30 << 20 >> 12;
+    const TO: u64 = 32 << 20 >> 12;
+    let fixture = Fixture::new();
+    let (mut host, mut queue) = fixture.queue();
+    let index = CONVENTIONAL as usize - 1;
+    let reads_as = |at: u64, expected: &[u8]| {
+        let mut bytes = vec![0; BLOCK];
+        let offset = at * BLOCK as u64;
+        fixture.device.read_into(index, offset, &mut bytes).unwrap();
+        bytes == expected
+    };
+    for at in (0..BLOCKS).step_by(256) {
+        let write = command::write(CONVENTIONAL, at, 256);
+        let done = queue.run(write, pattern(at, 256, 1), 0).unwrap();
+        done.ok("Write").unwrap();
+    }
+    let sources: Vec<CopySource> = (0..BLOCKS)
+        .step_by(256)
+        .map(|start| CopySource {
+            nsid: None,
+            blocks: BlockRange { start, count: 256 },
+            fast_only: false,
+        })
+        .collect();
+    let (copy, data) = command::copy(CONVENTIONAL, CopyFormat::Same32, &sources, TO);
+    queue.start(copy, data, 0).unwrap();
+    queue.flush().unwrap();
+    while !reads_as(TO, &pattern(0, 1, 1)) {}
+    host.set_property(Property::Configuration, 0).unwrap();
+    let last = pattern(BLOCKS - 1, 1, 1);
+    assert!(
+        reads_as(TO + BLOCKS - 1, &last),
+        "it went on after the reset"
+    );
 }

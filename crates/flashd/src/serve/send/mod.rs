@@ -16,7 +16,7 @@ use std::{
     io::{ErrorKind, Write},
     net::{Shutdown, TcpStream},
     sync::{
-        Arc, Condvar, Mutex, OnceLock,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     thread::ThreadId,
@@ -59,6 +59,8 @@ pub(super) struct Sender {
     agreed: OnceLock<(Digests, u8)>,
     flow: Flow,
     inflight: Inflight,
+    /// Held while a command of the connection changes the device.
+    carrying_out: Mutex<()>,
     /// Set once the connection is a queue.
     queue: OnceLock<OfQueue>,
     /// The time for one call to the socket.
@@ -125,6 +127,7 @@ impl Sender {
             agreed: OnceLock::new(),
             flow: Flow::default(),
             inflight: Inflight::new(),
+            carrying_out: Mutex::default(),
             queue: OnceLock::new(),
             timeout,
             dead: AtomicBool::new(false),
@@ -179,6 +182,20 @@ impl Sender {
         self.dead.store(true, Ordering::Release);
         let _ = self.stream.shutdown(Shutdown::Both);
         self.close();
+    }
+
+    /// As [`Self::kill`]; on return no command of the connection is being carried out, and none
+    /// will be.
+    pub(super) fn kill_and_wait(&self) {
+        self.kill();
+        drop(lock(&self.carrying_out));
+    }
+
+    /// To be held while a command is carried out; `None` where the connection is dead, and its
+    /// commands may no longer change the device.
+    pub(super) fn carry_out(&self) -> Option<MutexGuard<'_, ()>> {
+        let held = lock(&self.carrying_out);
+        (!self.is_dead()).then_some(held)
     }
 
     pub(super) fn is_dead(&self) -> bool {

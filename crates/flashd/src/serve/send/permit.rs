@@ -251,6 +251,27 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_is_ended_once_nothing_of_it_is_carried_out() {
+        let (sender, _host) = connected();
+        let (tell, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|threads| {
+            let held = sender.carry_out().unwrap();
+            let sender = &sender;
+            threads.spawn(move || {
+                sender.kill_and_wait();
+                tell.send(()).unwrap();
+            });
+            while !sender.is_dead() {
+                std::thread::yield_now();
+            }
+            assert!(ended.recv_timeout(Duration::from_millis(50)).is_err());
+            drop(held);
+            ended.recv().unwrap();
+        });
+        assert!(sender.carry_out().is_none());
+    }
+
+    #[test]
     fn a_queue_takes_no_more_commands_than_it_has_entries() {
         let (sender, host) = connected();
         let one = Permit::issue(&sender, &command(1), 1).unwrap();
