@@ -155,18 +155,21 @@ impl Device {
     where
         C: FnOnce(RequestResult) + Send + 'static,
     {
-        let cuts = self.power_cuts.load(Ordering::Acquire);
+        let power_cuts = Arc::clone(&self.power_cuts);
+        let cuts = power_cuts.load(Ordering::Acquire);
+        // What was done may be lost by the time of the answer.
+        let complete = move |outcome: RequestResult| {
+            let is_powered = power_cuts.load(Ordering::Acquire) == cuts;
+            complete(if is_powered {
+                outcome
+            } else {
+                Err(Failure::PowerLost)
+            });
+        };
         match self.start(namespace, request) {
             AnswerTime::Now(outcome) => complete(outcome),
             AnswerTime::At(deadline, success) => {
-                let now_cuts = Arc::clone(&self.power_cuts);
-                self.pace.answer_at(deadline, move || {
-                    complete(if now_cuts.load(Ordering::Acquire) == cuts {
-                        Ok(success)
-                    } else {
-                        Err(Failure::PowerLost)
-                    });
-                });
+                self.pace.answer_at(deadline, move || complete(Ok(success)));
             }
             AnswerTime::FailsAt(deadline, failure) => {
                 self.pace.run_at(deadline, move || complete(Err(failure)));

@@ -396,6 +396,51 @@ fn a_power_cut_answers_those_that_wait() {
     );
 }
 
+/// The model has reported the end of a move, and the power is cut before the answer is sent: by the
+/// late answer of a command that fails, between the two on the same thread.
+#[test]
+fn an_answer_that_is_due_is_none_after_a_power_cut() {
+    let mut options = options();
+    options.profile = Profile::builtin("indef-femu").unwrap();
+    let device = Device::open(&options).unwrap();
+    write(&device, CONVENTIONAL, 0, 1, 1).unwrap();
+    let fault = ErrorFault {
+        delay_ns: 100_000_000,
+        ..error(1, Some(Access::Read), 9, None)
+    };
+    device.inject_error(fault).unwrap();
+    // The thread that sends answers is kept busy until all is due.
+    let (go_on, wait_for_it) = mpsc::channel::<()>();
+    let (tell, is_busy) = mpsc::channel();
+    device.on_pace(move || {
+        tell.send(()).unwrap();
+        wait_for_it.recv().unwrap();
+    });
+    is_busy.recv().unwrap();
+    let moves = [Move {
+        from: 0,
+        to: 8 << 20,
+        len: BLOCK,
+    }];
+    let (sender, outcome) = mpsc::channel();
+    let migrate = Request::Migrate { moves: &moves };
+    device.submit(CONVENTIONAL, &migrate, move |outcome| {
+        sender.send(outcome).unwrap();
+    });
+    let read = Request::Read {
+        offset: 9 * BLOCK,
+        len: BLOCK,
+    };
+    let cut = Arc::clone(&device);
+    device.submit(CONVENTIONAL, &read, move |_| {
+        cut.power_cut();
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    go_on.send(()).unwrap();
+    assert_eq!(outcome.recv().unwrap(), Err(Failure::PowerLost));
+    assert_eq!(block(&device, CONVENTIONAL, 8 << 20), 0, "it was not moved");
+}
+
 #[test]
 fn another_pace_holds_for_what_comes_then() {
     let mut options = options();
