@@ -2,6 +2,7 @@
 
 mod admin;
 mod commands;
+mod durability;
 mod fuzz;
 mod malformed;
 mod patience;

@@ -78,6 +78,7 @@ pub(super) fn defragment(
     namespace: &NamespaceInfo,
     count: u64,
     data: &[u8],
+    fua: bool,
 ) -> Result<IoWork<'static>, Status> {
     let blocks = namespace.size_bytes / DEFRAGMENT_BLOCK;
     let mut runs: Vec<Move> = Vec::new();
@@ -104,5 +105,9 @@ pub(super) fn defragment(
             }),
         }
     }
-    Ok(IoWork::Migrate { moves: runs, count })
+    Ok(IoWork::Migrate {
+        moves: runs,
+        count,
+        fua,
+    })
 }

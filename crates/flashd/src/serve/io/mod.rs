@@ -146,7 +146,8 @@ fn check<'a>(
             changes(Request::WriteZeroes { offset, len, fua })
         }
         IoCommand::DatasetManagement { ranges, deallocate } => {
-            dataset_management(namespace, ranges, deallocate, data)?
+            let fua = durable(queue, false);
+            dataset_management(namespace, ranges, deallocate.then_some(fua), data)?
         }
         IoCommand::Copy {
             destination,
@@ -157,7 +158,9 @@ fn check<'a>(
             let sources = copy::sources(queue, nsid, data, ranges, format)?;
             copy::copy(namespace, &sources, destination, durable(queue, fua))?
         }
-        IoCommand::InDeviceDefragment { moves } => copy::defragment(namespace, moves, data)?,
+        IoCommand::InDeviceDefragment { moves } => {
+            copy::defragment(namespace, moves, data, durable(queue, false))?
+        }
         IoCommand::ManagementReceive {
             operation: ReceiveOperation::ReclaimUnitHandleStatus,
             len,
@@ -216,7 +219,8 @@ fn reads(Span { offset, len }: Span, ending: Ending) -> IoWork<'static> {
     IoWork::One(Request::Read { offset, len }, ending)
 }
 
-/// Whether a write has to be durable when it is done: because the command or the host says so.
+/// Whether a change has to be durable when it is done: because the command says so, or the host has
+/// disabled the write cache.
 fn durable(queue: &HostQueue, fua: bool) -> bool {
     fua || !queue
         .controller
@@ -271,19 +275,19 @@ fn read_through(
     Ok(())
 }
 
+/// Deallocate ranges, durably or not; without `deallocate` they are checked alone.
 fn dataset_management(
     namespace: &NamespaceInfo,
     ranges: usize,
-    deallocate: bool,
+    deallocate: Option<bool>,
     data: &[u8],
 ) -> Result<IoWork<'static>, Status> {
     let spans: Vec<Span> = range::ranges(data, ranges)?
         .filter(|blocks| blocks.count > 0)
         .map(|blocks| span(namespace, blocks))
         .collect::<Result<_, _>>()?;
-    Ok(if deallocate && !spans.is_empty() {
-        IoWork::Deallocate(spans)
-    } else {
-        IoWork::Done(Completed::Result(0))
+    Ok(match deallocate {
+        Some(fua) if !spans.is_empty() => IoWork::Deallocate { spans, fua },
+        _ => IoWork::Done(Completed::Result(0)),
     })
 }

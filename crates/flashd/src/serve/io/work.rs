@@ -23,10 +23,14 @@ pub(super) enum IoWork<'a> {
         destination: u64,
         fua: bool,
     },
-    /// This many moves, joined where they follow each other.
-    Migrate { moves: Vec<Move>, count: u64 },
-    /// Deallocate all of these.
-    Deallocate(Vec<Span>),
+    /// This many moves, joined where they follow each other, made durable if asked for.
+    Migrate {
+        moves: Vec<Move>,
+        count: u64,
+        fua: bool,
+    },
+    /// Deallocate all of these, durably if asked for.
+    Deallocate { spans: Vec<Span>, fua: bool },
     /// Give these handles new reclaim units.
     Renew(Vec<u32>),
     /// Flush all namespaces.
@@ -117,15 +121,20 @@ impl IoWork<'_> {
                 let requests = [copy].into_iter().chain(flush);
                 submit_all(device, requests.map(|r| (namespace, r)), changed, permit);
             }
-            Self::Migrate { moves, count } => {
-                let request = Request::Migrate { moves: &moves };
-                submit(device, namespace, &request, Ending::Changed(count), permit);
+            Self::Migrate { moves, count, fua } => {
+                let migrate = Request::Migrate { moves: &moves };
+                let flush = fua.then_some(Request::Flush);
+                let requests = [migrate].into_iter().chain(flush);
+                let ending = Ending::Changed(count);
+                submit_all(device, requests.map(|r| (namespace, r)), ending, permit);
             }
-            Self::Deallocate(spans) => {
+            Self::Deallocate { spans, fua } => {
+                let flush = fua.then_some(Request::Flush);
                 let requests = spans
                     .into_iter()
-                    .map(|Span { offset, len }| (namespace, Request::Deallocate { offset, len }));
-                submit_all(device, requests, changed, permit);
+                    .map(|Span { offset, len }| Request::Deallocate { offset, len })
+                    .chain(flush);
+                submit_all(device, requests.map(|r| (namespace, r)), changed, permit);
             }
             Self::Renew(handles) => {
                 let requests = handles
