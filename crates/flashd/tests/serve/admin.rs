@@ -170,6 +170,9 @@ fn log_pages_tell_what_was_done() {
     queue
         .run(command::flush(CONVENTIONAL), Vec::new(), 0)
         .unwrap();
+    // A write that is refused is none.
+    let ahead = queue.run(command::write(ZONED, 1, 1), pattern(1, 1, 1), 0);
+    assert_eq!(ahead.unwrap().status, Status::ZoneInvalidWrite);
     let beyond = command::read(CONVENTIONAL, CONVENTIONAL_BLOCKS, 1);
     queue.run(beyond, Vec::new(), BLOCK).unwrap();
 
@@ -180,7 +183,7 @@ fn log_pages_tell_what_was_done() {
             smart.writes[0],
             smart.error_entries[0]
         ),
-        (0, 1, 1)
+        (0, 1, 2)
     );
     let error = ErrorEntry::first_of(&host.log(0, 1, 0, 64).unwrap()).unwrap();
     assert_eq!(

@@ -119,13 +119,13 @@ fn check<'a>(
         IoCommand::Write(transfer, hint) => {
             let Span { offset, len } = span(namespace, transfer.blocks)?;
             let placement = placement(queue, (index, namespace), hint)?;
-            queue.backend().counters.written(len);
-            changes(Request::Write {
+            let write = Request::Write {
                 offset,
                 data,
                 fua: durable(queue, transfer.fua),
                 placement,
-            })
+            };
+            IoWork::One(write, Ending::Written { len })
         }
         IoCommand::Compare(transfer) => {
             let span = span(namespace, transfer.blocks)?;
@@ -201,13 +201,13 @@ fn check<'a>(
         }
         IoCommand::ZoneAppend(transfer) => {
             let zone = span(namespace, transfer.blocks)?.offset;
-            queue.backend().counters.written(data.len() as u64);
             let fua = durable(queue, transfer.fua);
-            let block_bytes = namespace.block_bytes;
-            IoWork::One(
-                Request::Append { zone, data, fua },
-                Ending::Appended { zone, block_bytes },
-            )
+            let ending = Ending::Appended {
+                zone,
+                len: data.len() as u64,
+                block_bytes: namespace.block_bytes,
+            };
+            IoWork::One(Request::Append { zone, data, fua }, ending)
         }
         IoCommand::Unknown(_) => return Err(Status::InvalidOpcode),
     };

@@ -42,8 +42,14 @@ pub(super) enum IoWork<'a> {
 pub(super) enum Ending {
     /// Changed what is stored; with this result.
     Changed(u64),
-    /// Appended to a zone: the result is the first block, of this many bytes, that was written.
-    Appended { zone: u64, block_bytes: u64 },
+    /// Written this many bytes for the host.
+    Written { len: u64 },
+    /// Appended this many bytes to a zone: the result is the first block that was written.
+    Appended {
+        zone: u64,
+        len: u64,
+        block_bytes: u64,
+    },
     /// Read for the host.
     Read { namespace: usize, span: Span },
     /// Read, and found equal to the host's data or not.
@@ -54,7 +60,7 @@ impl Ending {
     /// The status for a failure of the store.
     fn media_status(self) -> Status {
         match self {
-            Self::Changed(_) | Self::Appended { .. } => Status::WriteFault,
+            Self::Changed(_) | Self::Written { .. } | Self::Appended { .. } => Status::WriteFault,
             Self::Read { .. } | Self::Compared { .. } => Status::UnrecoveredRead,
         }
     }
@@ -62,7 +68,16 @@ impl Ending {
     fn result(self, success: Success, permit: &Permit) -> Result<Completed, Failed> {
         match self {
             Self::Changed(result) => Ok(Completed::Result(result)),
-            Self::Appended { zone, block_bytes } => {
+            Self::Written { len } => {
+                permit.backend().counters.written(len);
+                Ok(Completed::Result(0))
+            }
+            Self::Appended {
+                zone,
+                len,
+                block_bytes,
+            } => {
+                permit.backend().counters.written(len);
                 let offset = success.wrote_at.unwrap_or(zone);
                 Ok(Completed::Result(offset / block_bytes))
             }
