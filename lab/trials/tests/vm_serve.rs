@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     path::Path,
     sync::{
         Arc, Mutex, Once, PoisonError,
@@ -313,6 +313,19 @@ fn vm_linux_6_12_private_namespaces_and_slow_writes() {
     fixture.wait_until_idle();
 }
 
+/// Wait until the host, whose target is gone, has noticed and knocks again; false if the test is over
+/// before.
+fn host_knocks(address: SocketAddr, is_over: impl Fn(Duration) -> bool) -> bool {
+    let door = TcpListener::bind(address).unwrap();
+    door.set_nonblocking(true).unwrap();
+    while !is_over(Duration::from_millis(20)) {
+        if door.accept().is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
 /// Stop and start the target again, with the same device, twice after the guest has begun to write;
 /// keep it until it is no longer needed, also when the guest has failed.
 fn restart(mut fixture: Fixture, begun: &Path, over: &mpsc::Receiver<Never>) {
@@ -329,7 +342,9 @@ fn restart(mut fixture: Fixture, begun: &Path, over: &mpsc::Receiver<Never>) {
         let Fixture { device, target } = fixture;
         let address = target.address();
         drop(target);
-        std::thread::sleep(Duration::from_millis(500));
+        if !host_knocks(address, is_over) {
+            return;
+        }
         fixture = Fixture::at(device, address);
     }
     while !is_over(Duration::from_secs(1)) {}
