@@ -376,6 +376,11 @@ fn a_protected_buffer_is_no_volatile_cache() {
     assert_eq!(controller.write_cache & 1, 0);
     let feature = command::get_features(Feature::VolatileWriteCache.raw(), 0, 0);
     assert_eq!(status(&mut host, feature, 0), Status::InvalidField);
+    let page = LogPage::FeatureEffects.raw();
+    let effects = host.log(0, page, 0, 1024).unwrap();
+    let supported = |of: Feature| effects[usize::from(of.raw()) * 4] & 1;
+    let both = [Feature::VolatileWriteCache, Feature::NumberOfQueues];
+    assert_eq!(both.map(supported), [0, 1]);
 }
 
 #[test]

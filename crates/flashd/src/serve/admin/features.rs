@@ -46,7 +46,7 @@ fn is_changeable(feature: Feature) -> bool {
 }
 
 /// Whether the controller has a feature. A discovery controller has few (Base §3.1.2.3).
-fn is_there(queue: &HostQueue, feature: Feature) -> bool {
+pub(super) fn is_there(queue: &HostQueue, feature: Feature) -> bool {
     let for_discovery = matches!(
         feature,
         Feature::AsyncEventConfiguration | Feature::KeepAliveTimer
@@ -61,7 +61,7 @@ fn is_there(queue: &HostQueue, feature: Feature) -> bool {
 }
 
 /// Whether a feature is one of Flexible Data Placement.
-pub(super) const fn is_fdp(feature: Feature) -> bool {
+const fn is_fdp(feature: Feature) -> bool {
     matches!(feature, Feature::FlexibleDataPlacement | Feature::FdpEvents)
 }
 

@@ -30,7 +30,7 @@ use super::{
         limits::{ERROR_ENTRIES, QUEUE_ENTRIES_MAX},
         queue::HostQueue,
     },
-    features::is_fdp,
+    features::is_there,
     geometry::geometry,
     identify::supported,
     placement,
@@ -109,7 +109,7 @@ fn page(queue: &HostQueue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Statu
             let page = effects(supported(ask.set)?, has_fdp, has_defragment);
             Ok(page.as_bytes().to_vec())
         }
-        LogPage::FeatureEffects => Ok(feature_effects(has_fdp)),
+        LogPage::FeatureEffects => Ok(feature_effects(queue)),
         // No zone changes its state without a host's command.
         LogPage::ChangedZones => {
             queue.backend().namespace(nsid)?;
@@ -201,12 +201,11 @@ fn effects(set: CommandSet, has_fdp: bool, has_defragment: bool) -> Effects {
 }
 
 /// Feature Identifiers Supported and Effects.
-fn feature_effects(has_fdp: bool) -> Vec<u8> {
+fn feature_effects(queue: &HostQueue) -> Vec<u8> {
     const SUPPORTED: u32 = 1 << 0;
     const CONTROLLER_SCOPE: u32 = 1 << 22;
     let mut list = [U32::new(0); 256];
-    let has = |feature: &&Feature| has_fdp || !is_fdp(**feature);
-    for feature in Feature::ALL.iter().filter(has) {
+    for feature in Feature::ALL.iter().filter(|&&of| is_there(queue, of)) {
         list[usize::from(feature.raw())] = U32::new(SUPPORTED | CONTROLLER_SCOPE);
     }
     list.as_bytes().to_vec()
