@@ -5,6 +5,7 @@ mod commands;
 mod durability;
 mod fuzz;
 mod malformed;
+mod once;
 mod patience;
 mod placement;
 mod target;
