@@ -4,6 +4,10 @@ for left in /sys/class/nvme/nvme*/delete_controller; do
   if [ -e "$left" ]; then echo 1 >"$left"; fi
 done
 rm -f /dev/ssd1 /dev/ssd2
+# One after the other until they are there: see lab/guest/files/zns.
+unbound=/sys/devices/virtual/workqueue/cpumask
+processors=$(cat $unbound)
+echo 1 >$unbound
 host=6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11
 # What nvme-cli's `connect` writes there.
 echo "transport=tcp,traddr=10.0.2.2,trsvcid=$port,nqn=$nqn,nr_io_queues=2,hostid=$host,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$host" \
@@ -20,3 +24,4 @@ for id in 1 2; do
   done
   [ -b /dev/ssd$id ]
 done
+echo "$processors" >$unbound

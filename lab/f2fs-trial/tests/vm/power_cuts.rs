@@ -26,8 +26,12 @@ const STATES_IN_A_GUEST: usize = 12;
 /// For each target in /share/targets: attach it, mount, look, move again, check, detach.
 const LOOK: &str = r#"
 host=6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11
+# Namespaces one after the other until they are there: see lab/guest/files/zns.
+unbound=/sys/devices/virtual/workqueue/cpumask
+processors=$(cat $unbound)
 while read -r name port nqn marks; do
   {
+    echo 1 >$unbound &&
     echo "transport=tcp,traddr=10.0.2.2,trsvcid=$port,nqn=$nqn,nr_io_queues=2,hostid=$host,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$host" >/dev/nvme-fabrics &&
     controller= zoned= flat= &&
     for directory in /sys/class/nvme/nvme*; do
@@ -44,6 +48,7 @@ while read -r name port nqn marks; do
       if [ -b "$zoned" ] && [ -b "$flat" ]; then break; fi
       usleep 50000
     done &&
+    echo "$processors" >$unbound &&
     echo mq-deadline >/sys/block/${zoned#/dev/}/queue/scheduler &&
     ln -sf $zoned /dev/zoned &&
     ln -sf $flat $ZNS_CONVENTIONAL &&

@@ -13,6 +13,8 @@ use anyhow::{Context, Result, bail};
 
 /// The kernel's device for connections (module `nvme_tcp`).
 pub(crate) const FABRICS: &str = "/dev/nvme-fabrics";
+/// The processors for work that may run anywhere, as a mask.
+const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 /// A host identifier; any constant will do.
 const HOST: &str = "6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11";
 /// Number of 50 ms periods that a disk may take to appear.
@@ -37,6 +39,7 @@ impl Controller {
             "transport=tcp,traddr=127.0.0.1,trsvcid={port},nqn={nqn},nr_io_queues=2,hostid={HOST},\
              hostnqn=nqn.2014-08.org.nvmexpress:uuid:{HOST}"
         );
+        let _one = OneProcessor::for_unbound_work()?;
         fabrics.write_all(wanted.as_bytes()).context(wanted)?;
         let mut answer = String::new();
         fabrics.read_to_string(&mut answer)?;
@@ -48,8 +51,12 @@ impl Controller {
         let sysfs = PathBuf::from(format!("/sys/class/nvme/nvme{instance}"));
         let disks = Vec::new();
         let mut controller = Self { sysfs, disks };
+        // All of them before a scheduler makes requests for one.
         for nsid in 1..=namespaces {
-            let disk = controller.wait_for(nsid)?;
+            controller.wait_for(nsid, |_| Ok(()))?;
+        }
+        for nsid in 1..=namespaces {
+            let disk = controller.wait_for(nsid, keep_order_in_zones)?;
             let link = links.join(format!("disk{nsid}"));
             symlink(&disk, &link).with_context(|| link.display().to_string())?;
             controller.disks.push(link);
@@ -57,10 +64,11 @@ impl Controller {
         Ok(controller)
     }
 
-    fn wait_for(&self, nsid: u32) -> Result<PathBuf> {
+    /// The disk of a namespace, once `accept` finds all of it.
+    fn wait_for(&self, nsid: u32, accept: fn(&Path) -> io::Result<()>) -> Result<PathBuf> {
         for _ in 0..PATIENCE {
             if let Some(disk) = self.find(nsid) {
-                match keep_order_in_zones(&disk) {
+                match accept(&disk) {
                     // Its request queue appears a moment after its name, and accepts a scheduler later still.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     done => {
@@ -99,6 +107,26 @@ fn keep_order_in_zones(disk: &Path) -> io::Result<()> {
         return Ok(());
     }
     fs::write(queue.join("scheduler"), "mq-deadline")
+}
+
+/// Work of the kernel that may run anywhere runs on the first processor until this is dropped, so that
+/// namespaces are looked at one after the other: see lab/guest/files/zns.
+struct OneProcessor {
+    before: String,
+}
+
+impl OneProcessor {
+    fn for_unbound_work() -> Result<Self> {
+        let before = fs::read_to_string(UNBOUND).context(UNBOUND)?;
+        fs::write(UNBOUND, "1").context(UNBOUND)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for OneProcessor {
+    fn drop(&mut self) {
+        let _ = fs::write(UNBOUND, &self.before);
+    }
 }
 
 impl Drop for Controller {

@@ -5,6 +5,10 @@ ip route add default via 10.0.2.2
 # Newer kernels want one name for each identifier of a host.
 id=6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11
 host="--hostid=$id --hostnqn=nqn.2014-08.org.nvmexpress:uuid:$id"
+# One after the other until they are there: see lab/guest/files/zns.
+unbound=/sys/devices/virtual/workqueue/cpumask
+processors=$(cat $unbound)
+echo 1 >$unbound
 nvme connect -t tcp -a 10.0.2.2 -s $port -n $nqn -i 2 $host $connect_options
 # Newer kernels look at namespaces at the same time, and number disks as they come.
 zoned= flat=
@@ -18,6 +22,7 @@ for _ in $(seq 100); do
   if [ -b "$zoned" ] && [ -b "$flat" ]; then break; fi
   sleep 0.1
 done
+echo "$processors" >$unbound
 # With several paths it is the path that has a scheduler.
 for scheduler in /sys/block/nvme*/queue/scheduler; do
   if grep -q mq-deadline $scheduler; then echo mq-deadline >$scheduler; fi
