@@ -37,6 +37,9 @@ use folder::Folders;
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 
+/// Processes whose mounts are kept. Anybody may begin any number of them, each with mounts of its own.
+const FOREIGN: usize = 64;
+
 /// Where a file is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
@@ -143,6 +146,15 @@ impl Resolver {
         self.in_namespace_of(key, fs, sb_dev, pid)
     }
 
+    /// The mounts that another process sees.
+    fn mounts_of(&mut self, pid: u32, process: &Path) -> &[MountedFs] {
+        if self.foreign.len() >= FOREIGN && !self.foreign.contains_key(&pid) {
+            self.foreign.clear();
+        }
+        let open = || open_all(&mounts::of_stranger(process), &process.join("root"));
+        self.foreign.entry(pid).or_insert_with(open)
+    }
+
     /// Find a file of another mount namespace, through the root of a process in it.
     fn in_namespace_of(
         &mut self,
@@ -157,11 +169,8 @@ impl Resolver {
         if Some(&theirs) == namespace(Path::new("/proc/self")).as_ref() {
             return None;
         }
-        let foreign = self
-            .foreign
-            .entry(pid)
-            .or_insert_with(|| open_all(&mounts::of(&process), &process.join("root")));
-        foreign
+        let mounts = self.mounts_of(pid, &process);
+        mounts
             .iter()
             .filter(|mounted| mounted.mount.sb_dev == sb_dev)
             .find_map(|mounted| {
@@ -311,4 +320,20 @@ fn by_path(file: &TracedFile) -> Option<Located> {
         inode: found.ino(),
         path: Some(path.clone()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_few_processes_the_mounts_are_kept() {
+        let mut resolver = Resolver::new();
+        let here = Path::new("/proc/self");
+        for pid in 0..3 * FOREIGN as u32 {
+            let found = resolver.mounts_of(pid, here).len();
+            assert_eq!(found, resolver.mounts_of(pid, here).len());
+            assert!((1..=FOREIGN).contains(&resolver.foreign.len()));
+        }
+    }
 }
