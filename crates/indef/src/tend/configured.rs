@@ -33,6 +33,11 @@ impl Configured {
             None => Default::default(),
         };
         let settings = args.over(base).map_err(|error| error.to_string())?;
+        // The places in a configuration are those of the service: a dry run beside it leaves its numbers alone.
+        let metrics = match settings.dry_run {
+            true => Metrics::default(),
+            false => metrics,
+        };
         let given = args.metrics;
         Ok(Self {
             settings,

@@ -10,7 +10,11 @@ mod machine;
 mod telling;
 mod tracer;
 
-use std::{fs, io, path::PathBuf, sync::atomic::Ordering};
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::{OnceLock, atomic::Ordering},
+};
 
 use anyhow::{Context, Result, anyhow, bail};
 use indef_pipeline::{
@@ -62,22 +66,12 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
     for path in &settings.paths {
         fs::metadata(path).map_err(|error| unusable(path, &error))?;
     }
-    let listener = match &metrics.listen {
-        Some(address) => {
-            let nothing = render(
-                &Status::default(),
-                &about(std::iter::empty()),
-                Form::OpenMetrics,
-            );
-            Some(Listener::begin(address, nothing)?)
-        }
-        None => None,
-    };
+    let listener = OnceLock::new();
     let stop = Cancel::new();
     let root = std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let teller = Teller::new(console, args.is_once());
     let mut world = ThisMachine::begin(root, &stop, teller, console, |status| {
-        publish(&metrics, listener.as_ref(), status)
+        publish(&metrics, listener.get(), status)
     })?;
     let teller = Teller::new(console, args.is_once());
     if let Some(in_vain) = in_vain {
@@ -88,6 +82,13 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
         true => None,
         false => Some(Kept::take()?),
     };
+    // Not before: a second service is told that it is one, whatever else the first has taken.
+    if let Some(address) = &metrics.listen {
+        let nothing = about(std::iter::empty());
+        let nothing = render(&Status::default(), &nothing, Form::OpenMetrics);
+        let begun = Listener::begin(address, nothing)?;
+        listener.get_or_init(|| begun);
+    }
     let profile = match &kept {
         Some(kept) => Some(kept.profile()),
         None => Kept::find_profile(),
@@ -129,7 +130,7 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
     });
     let status = tender.status().clone();
     // They are given out every few seconds only, and a single round may be over before that.
-    if let Err(error) = publish(&metrics, listener.as_ref(), &status) {
+    if let Err(error) = publish(&metrics, listener.get(), &status) {
         teller.fail(&listen::unwritten(&error));
     }
     world.end();

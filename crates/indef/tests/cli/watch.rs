@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Read, Write},
-    os::unix::net::{UnixDatagram, UnixStream},
+    os::unix::net::{UnixDatagram, UnixListener, UnixStream},
     path::Path,
     process::Command,
     thread,
@@ -75,8 +75,12 @@ fn a_service_tells_its_manager_and_ends_in_order() {
     told(&socket, "READY=1");
     told(&socket, "STATUS=");
     told(&socket, "WATCHDOG=1");
-    // A second one is refused.
-    let second = watch(&state).arg(&data).ran();
+    // A second one is refused, and disturbs nothing of the first.
+    let second = watch(&state)
+        .arg(&data)
+        .arg("--metrics-listen")
+        .arg(format!("unix:{}", listen.display()))
+        .ran();
     assert_eq!(second.status, 1, "{second:?}");
     second.error_line("another indef watch is running");
     // SIGHUP: it begins anew.
@@ -298,6 +302,32 @@ fn a_single_round_leaves_the_numbers_of_its_end() {
     assert_eq!(ran.status, 0, "{ran:?}");
     let metrics = fs::read_to_string(file).unwrap();
     assert!(metrics.contains("\nindef_scans_total 1\n"), "{metrics}");
+}
+
+/// Who asks beside the service what it would do leaves its numbers alone; where they are asked for, they are given.
+#[test]
+fn a_dry_run_leaves_the_numbers_of_the_service_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let [numbers, listen, config, own] =
+        ["numbers", "listen", "indef.toml", "own"].map(|name| folder.path().join(name));
+    fs::write(&numbers, "of the service\n").unwrap();
+    let _service = UnixListener::bind(&listen).unwrap();
+    let text = format!(
+        "[metrics]\nmetrics-file = \"{}\"\nmetrics-listen = \"unix:{}\"\n",
+        numbers.display(),
+        listen.display()
+    );
+    fs::write(&config, text).unwrap();
+    let ran = watch(folder.path())
+        .args(["--dry-run", &format!("--config={}", config.display())])
+        .arg("--metrics-file")
+        .args([&own, &data])
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(fs::read_to_string(&numbers).unwrap(), "of the service\n");
+    assert!(listen.exists() && own.exists(), "{ran:?}");
 }
 
 /// A signal in the midst of a wait is noticed at once, not at its end.
