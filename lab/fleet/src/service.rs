@@ -171,6 +171,10 @@ impl Work for Duties {
         Ok(Traced::default())
     }
 
+    fn is_elsewhere(&self, _: usize) -> bool {
+        false
+    }
+
     /// It is looked at once a day anyway, which is the longest pause.
     fn is_another_load(&self, _: usize) -> bool {
         false

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    io,
     path::PathBuf,
     sync::{
         Mutex,
@@ -27,13 +26,13 @@ use indef_trace::{
     resolve::Resolver,
     store::{Session as StoredSession, Store, StoreOptions},
 };
-use rustix::fs::{Mode, OFlags, fstat, open};
 use units::{Bytes, FileRange};
 
 use super::{
     decide::{Decided, decide, noise_of, observed_days, terms_of, worth_days},
     decision::{Decision, Outlook},
     experience::{Foresight, PARTS},
+    identity::{Identity, found},
     memory::{FileKey, Memory, OfPlace},
     novelty::Novelty,
     portion::{Portion, PortionEnd, PortionLimit, Traced},
@@ -69,6 +68,8 @@ pub struct Duties {
     /// Set by a signal: ends the current step.
     stop: Cancel,
     places: Vec<Place>,
+    /// By place.
+    identities: Vec<Identity>,
     rests: HashMap<usize, Rest>,
     memory: Memory,
     /// What is known of each file system, and its UUID, where that is known.
@@ -116,6 +117,7 @@ impl Duties {
             moved: HashMap::new(),
             novelty: Vec::new(),
         }
+            identities: Vec::new(),
     }
 
     /// Have traces made by whoever listens at this socket ([`crate::apart`]).
@@ -335,12 +337,8 @@ impl Work for Duties {
         let mut places: Vec<Place> = Vec::new();
         let mut novelty: Vec<Novelty> = Vec::new();
         for path in paths {
-            // Opened only to find its file system: opening a device may have effects.
-            let flags = OFlags::PATH | OFlags::CLOEXEC;
-            let opened = open(&path, flags, Mode::empty()).map_err(io::Error::from);
-            let found =
-                opened.and_then(|file| Ok((fstat(&file)?.st_dev, FileSystemKey::of(file)?)));
-            let (dev, key) = found.map_err(|error| format!("{}: {error}", path.display()))?;
+            let found = found(&path).map_err(|error| format!("{}: {error}", path.display()));
+            let (dev, key) = found?;
             match keys.iter().position(|known| *known == key) {
                 Some(at) => {
                     novelty[at].is_on(dev);
@@ -372,6 +370,10 @@ impl Work for Duties {
 
     fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced> {
         let Some(path) = self.profile.clone() else {
+        let identities = keys.into_iter().zip(&places);
+        self.identities = identities
+            .map(|(key, place)| Identity::new(key, &place.paths))
+            .collect();
             return Err("there is no place for a profile".to_owned().into());
         };
         let paths = self.settings.paths.iter();
@@ -405,6 +407,11 @@ impl Work for Duties {
         let Some(planner) = planner else {
             return Ok(Some(Outlook {
                 decision: Decision::NoProfile,
+    fn is_elsewhere(&self, place: usize) -> bool {
+        let known = self.places.get(place).zip(self.identities.get(place));
+        known.is_some_and(|(place, identity)| !identity.is_at(&place.paths))
+    }
+
                 skipped: Default::default(),
                 observed_days: 0.0,
                 given: 1.0,

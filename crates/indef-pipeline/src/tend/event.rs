@@ -101,6 +101,11 @@ pub enum Event<'a> {
         /// The longest time.
         most: Duration,
     },
+    /// Another file system is where one was; it looks at the mounts anew.
+    Elsewhere {
+        /// The path.
+        place: &'a Path,
+    },
     /// It cannot trace.
     NotLearned {
         /// Why.
@@ -163,6 +168,7 @@ impl Event<'_> {
             Self::NotLearned { .. }
             | Self::LedgerDamaged
             | Self::Unknown(_)
+            | Self::Elsewhere { .. }
             | Self::TooLarge { .. } => Level::Warning,
             _ => Level::Info,
         }
@@ -170,16 +176,19 @@ impl Event<'_> {
 
     /// The path that it is about.
     #[must_use]
-    pub const fn place(&self) -> Option<&Path> {
-        match self {
-            Self::Decided { place, .. }
+    pub fn place(&self) -> Option<&Path> {
+        let place = match self {
+            Self::Elsewhere { place }
+            | Self::Decided { place, .. }
             | Self::Held { place, .. }
             | Self::Resumed { place }
             | Self::Moved { place, .. }
             | Self::TooLarge { place, .. }
-            | Self::Failed { what: place, .. } => Some(place),
+            | Self::Failed { what: place, .. } => Some(*place),
             _ => None,
-        }
+        };
+        // What fails as a whole is about none.
+        place.filter(|path| !path.as_os_str().is_empty())
     }
 }
 
@@ -221,6 +230,9 @@ impl fmt::Display for Event<'_> {
                 let most = days(most.as_secs_f64() / 86_400.0);
                 write!(f, "traces later, in {most} at the latest: {}", lines.join("; "))
             }
+            Self::Elsewhere { .. } => f.write_str(
+                "another file system is there than before, or none; it looks at the mounts anew",
+            ),
             Self::NotLearned { why } => write!(
                 f,
                 "cannot trace: {why}; decides by what is known of reads already"

@@ -22,6 +22,7 @@ mod decision;
 mod duties;
 mod event;
 mod experience;
+mod identity;
 mod ledger;
 mod memory;
 pub mod metrics;
@@ -83,6 +84,8 @@ pub struct Tender<'a, W, K> {
     put_off: Option<Duration>,
     status: Status,
     is_unknown_told: bool,
+    /// Another file system was found than the one that was looked after.
+    begins_anew: bool,
     work_left: bool,
 }
 
@@ -185,6 +188,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
             put_off: None,
             status: Status::default(),
             is_unknown_told: false,
+            begins_anew: false,
             work_left: false,
         }
     }
@@ -212,17 +216,13 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
                         }
                         Err(why) => self.tell_failed(PathBuf::new(), &why),
                     }
-                    if let Err(why) = self.begin() {
-                        // It goes on with those that it had, of which nothing is planned any more.
-                        self.tell_failed(PathBuf::new(), &why);
-                        for tended in &mut self.places {
-                            tended.phase = Phase::Due;
-                        }
-                        self.tell_began();
-                    }
+                    self.begin_anew();
                     continue;
                 }
                 None => {}
+            }
+            if std::mem::take(&mut self.begins_anew) {
+                self.begin_anew();
             }
             self.publish();
             let now = self.world.now().since_boot;
@@ -278,6 +278,17 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
 
     fn does_learn(&self) -> bool {
         !self.settings.learn.is_zero() && !self.settings.dry_run
+    }
+
+    /// The same again, or go on with those that it had, of which nothing is planned any more.
+    fn begin_anew(&mut self) {
+        if let Err(why) = self.begin() {
+            self.tell_failed(PathBuf::new(), &why);
+            for tended in &mut self.places {
+                tended.phase = Phase::Due;
+            }
+            self.tell_began();
+        }
     }
 
     /// Look at the mounts, and begin a round of each file system.
@@ -422,6 +433,15 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
                 None
             }
             Phase::Moving(_) => self.move_portion(index),
+            // Of that one nothing is known, and what is known is not of that one.
+            Phase::Due if !self.settings.once && self.work.is_elsewhere(index) => {
+                let path = self.places[index].path();
+                self.world.tell(&Event::Elsewhere { place: &path });
+                self.begins_anew = true;
+                // Where it cannot begin anew, it is tried again later.
+                self.rest(index, true);
+                None
+            }
             Phase::Due => {
                 self.plan(index);
                 None

@@ -191,6 +191,9 @@ struct FakeWork {
     decides: Option<Decision>,
     /// When another load begins, by place.
     begins: Vec<u64>,
+    /// When the first place has another file system.
+    elsewhere: Vec<u64>,
+    cannot_be_found: bool,
     /// The next range cannot be divided.
     lump: u64,
     kept: HashSet<usize>,
@@ -219,9 +222,19 @@ impl Work for FakeWork {
         };
         Ok((0..self.wanted.len()).map(place).collect())
     }
+        if self.cannot_be_found && self.clock.seconds() > 0 {
+            return Err("/0: no such file or directory".to_owned());
+        }
+        // Those that are found are there from now on.
+        let found = self.clock.seconds();
+        self.elsewhere.retain(|at| *at > found);
 
     fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced> {
         self.learned.push(self.clock.seconds());
+    fn is_elsewhere(&self, place: usize) -> bool {
+        place == 0 && self.elsewhere.iter().any(|at| self.clock.seconds() >= *at)
+    }
+
         self.aside.push(aside);
         if self.cannot_learn {
             return Err("this kernel has no BTF".to_owned().into());
@@ -769,4 +782,46 @@ fn a_clock_that_jumps_gives_no_budget_twice() {
     // Noon to noon to noon: parts of three days.
     assert_eq!(world.last.totals.written, Bytes(3 * (10 << 30)));
     assert!(world.now().wall > SystemTime::UNIX_EPOCH);
+}
+
+/// What is known of a file system is not held against another one that is mounted in its place.
+#[test]
+fn another_file_system_in_its_place_has_the_mounts_looked_at_anew() {
+    let of = |cannot_be_found: bool| {
+        let clock = FakeClock::default();
+        let mut world = FakeWorld::new(&clock, DAY);
+        let mut work = FakeWork {
+            clock: clock.clone(),
+            wanted: vec![0, 0],
+            elsewhere: vec![2 * HOUR],
+            cannot_be_found,
+            ..FakeWork::default()
+        };
+        let settings = Settings {
+            learn: Duration::ZERO,
+            ..Settings::default()
+        };
+        run(&settings, &mut world, &mut work);
+        (world, work)
+    };
+    let (world, work) = of(false);
+    assert_eq!(world.told("/0: another file system is there"), 1);
+    assert_eq!(world.told("looks after 2 file systems"), 2);
+    let looks = |work: &FakeWork, of: usize| {
+        let looks = work
+            .scans
+            .iter()
+            .filter(|(at, place)| *place == of && *at >= 2 * HOUR);
+        looks.count()
+    };
+    assert!(looks(&work, 0) >= 2, "{:?}", work.scans);
+    // One that stays away is asked for less and less often, and the others are looked at.
+    let (world, work) = of(true);
+    let told = world.told("/0: no such file or directory");
+    assert!((2..=6).contains(&told), "{:?}", world.lines());
+    assert!(
+        looks(&work, 0) == 0 && looks(&work, 1) >= 2,
+        "{:?}",
+        work.scans
+    );
 }

@@ -101,6 +101,10 @@ pub trait Work {
     /// It is not possible, or what was counted was not kept.
     fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced>;
 
+    /// Whether another file system is by now where this one was when [`Self::places`] was asked: it was unmounted, say, and the
+    /// path is a folder of the one above.
+    fn is_elsewhere(&self, place: usize) -> bool;
+
     /// Whether the traces since the last look at a file system have the reads of another load.
     fn is_another_load(&self, place: usize) -> bool;
 

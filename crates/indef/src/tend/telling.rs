@@ -25,7 +25,7 @@ impl<'a> Teller<'a> {
     }
 
     pub(super) fn tell(&self, event: &Event<'_>) {
-        let line = match event.place().filter(|path| !path.as_os_str().is_empty()) {
+        let line = match event.place() {
             Some(path) => format!("{}: {event}", Name(path)),
             None => event.to_string(),
         };

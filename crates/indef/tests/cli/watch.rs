@@ -235,7 +235,10 @@ fn a_service_reads_its_configuration_again() {
     told(&socket, "READY=1");
     fs::write(&file, "[limits]\nrat = 5\n[run]\njobs = 0\n").unwrap();
     signal(&child, Signal::HUP);
-    told(&socket, "the settings stay as they were");
+    told(
+        &socket,
+        "STATUS=the configuration has mistakes, the settings",
+    );
     told(&socket, "READY=1");
     let changed = format!(
         "[metrics]\nmetrics-file = \"{}/x\"\n",
