@@ -72,6 +72,8 @@ pub struct Duties {
     identities: Vec<Identity>,
     rests: HashMap<usize, Rest>,
     memory: Memory,
+    /// Why what was learned before is not known, if so.
+    forgotten: Option<String>,
     /// What is known of each file system, and its UUID, where that is known.
     known: HashMap<usize, (Option<String>, OfPlace)>,
     /// Ranges that were moved, whose times the profile still has.
@@ -101,23 +103,27 @@ impl Duties {
     #[must_use]
     pub fn new(settings: Settings, profile: Option<PathBuf>, stop: Cancel) -> Self {
         let path = profile.as_ref().map(|it| it.with_file_name(EXPERIENCE));
-        let (memory, error) = Memory::open(path);
-        if let Some(error) = error {
-            tracing::warn!(%error, "what was learned of earlier moves cannot be read; it begins anew");
-        }
+        let (memory, error) = Memory::open(path.clone());
+        let forgotten = error.zip(path).map(|(error, path)| {
+            format!(
+                "{}: what was learned of earlier moves cannot be read ({error}), and is replaced: it begins anew",
+                path.display()
+            )
+        });
         Self {
+            forgotten,
             settings,
             profile,
             tracer: None,
             stop,
             places: Vec::new(),
+            identities: Vec::new(),
             rests: HashMap::new(),
             memory,
             known: HashMap::new(),
             moved: HashMap::new(),
             novelty: Vec::new(),
         }
-            identities: Vec::new(),
     }
 
     /// Have traces made by whoever listens at this socket ([`crate::apart`]).
@@ -125,6 +131,12 @@ impl Duties {
     pub fn with_tracer(mut self, socket: Option<PathBuf>) -> Self {
         self.tracer = socket;
         self
+    }
+
+    /// Why it begins without what was learned before, if so.
+    #[must_use]
+    pub fn forgotten(&self) -> Option<&str> {
+        self.forgotten.as_deref()
     }
 
     fn planner(&self, place: &Place) -> Option<Planner> {
@@ -358,6 +370,10 @@ impl Work for Duties {
                 }
             }
         }
+        let identities = keys.into_iter().zip(&places);
+        self.identities = identities
+            .map(|(key, place)| Identity::new(key, &place.paths))
+            .collect();
         self.places.clone_from(&places);
         self.novelty = novelty;
         match places.is_empty() {
@@ -370,10 +386,6 @@ impl Work for Duties {
 
     fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced> {
         let Some(path) = self.profile.clone() else {
-        let identities = keys.into_iter().zip(&places);
-        self.identities = identities
-            .map(|(key, place)| Identity::new(key, &place.paths))
-            .collect();
             return Err("there is no place for a profile".to_owned().into());
         };
         let paths = self.settings.paths.iter();
@@ -395,6 +407,11 @@ impl Work for Duties {
         })
     }
 
+    fn is_elsewhere(&self, place: usize) -> bool {
+        let known = self.places.get(place).zip(self.identities.get(place));
+        known.is_some_and(|(place, identity)| !identity.is_at(&place.paths))
+    }
+
     fn is_another_load(&self, place: usize) -> bool {
         self.novelty.get(place).is_some_and(Novelty::is_other)
     }
@@ -407,11 +424,6 @@ impl Work for Duties {
         let Some(planner) = planner else {
             return Ok(Some(Outlook {
                 decision: Decision::NoProfile,
-    fn is_elsewhere(&self, place: usize) -> bool {
-        let known = self.places.get(place).zip(self.identities.get(place));
-        known.is_some_and(|(place, identity)| !identity.is_at(&place.paths))
-    }
-
                 skipped: Default::default(),
                 observed_days: 0.0,
                 given: 1.0,

@@ -181,6 +181,12 @@ impl<K: Ord + Clone + Hash> Experience<K> {
         self.files.clear();
     }
 
+    /// The last look.
+    #[must_use]
+    pub fn looked_at(&self) -> Duration {
+        self.at
+    }
+
     /// Whether a file is remembered.
     #[must_use]
     pub fn knows(&self, file: &K) -> bool {

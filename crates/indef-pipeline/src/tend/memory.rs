@@ -1,7 +1,7 @@
 //! The experience of each file system, kept across restarts in one file beside the profile.
 //!
 //! It is worth little for a day and much for a season, and never needed: without it, the service begins with what it believes of any
-//! file system. So a file that cannot be understood is put aside by writing a new one, and said so. One of an earlier schema is
+//! file system. So a file that cannot be understood is replaced, and said so. One of an earlier schema is
 //! to be read by its own type and converted here, as is done nowhere yet: this is the first.
 
 use std::{
@@ -18,8 +18,10 @@ use super::experience::Experience;
 use crate::stored::{Found, read, write};
 
 const SCHEMA: u64 = 1;
-/// A longer file is none of ours.
+/// A longer file is none of ours. A file system takes a few MiB at most.
 const LONGEST: u64 = 64 << 20;
+/// File systems that are kept. Of drives that come and go there is no end.
+const MOST: usize = 64;
 
 /// A file of a file system. One that gets the inode number of a deleted one was born later, where that is known.
 #[derive(
@@ -55,6 +57,25 @@ struct Stored {
 struct Kept<'a> {
     schema: u64,
     file_systems: BTreeMap<&'a str, &'a OfPlace>,
+}
+
+impl Kept<'_> {
+    /// Its text, of so many file systems and bytes: who was looked at longest ago is forgotten first.
+    fn within(&mut self, most: usize, longest: u64) -> io::Result<Vec<u8>> {
+        loop {
+            if self.file_systems.len() <= most {
+                let text = serde_json::to_vec(self)?;
+                if text.len() as u64 <= longest || self.file_systems.is_empty() {
+                    return Ok(text);
+                }
+            }
+            let all = self.file_systems.iter();
+            let oldest = all.min_by_key(|(_, of)| of.experience.looked_at());
+            if let Some(oldest) = oldest.map(|(uuid, _)| *uuid) {
+                self.file_systems.remove(oldest);
+            }
+        }
+    }
 }
 
 /// What is known of a file system.
@@ -105,7 +126,7 @@ impl Memory {
         self.stored.file_systems.insert(uuid, known);
     }
 
-    /// Keep what is known of these file systems, and what is there of others.
+    /// Keep what is known of these file systems, and what is there of others, as far as it is not too much.
     pub(super) fn keep<'a>(
         &'a self,
         places: impl Iterator<Item = (&'a str, &'a OfPlace)>,
@@ -114,11 +135,11 @@ impl Memory {
             return Ok(());
         };
         let others = { self.stored.file_systems.iter() }.map(|(uuid, of)| (uuid.as_str(), of));
-        let kept = Kept {
+        let mut kept = Kept {
             schema: SCHEMA,
             file_systems: others.chain(places).collect(),
         };
-        write(path, &serde_json::to_vec(&kept)?)
+        write(path, &kept.within(MOST, LONGEST)?)
     }
 }
 
@@ -126,7 +147,7 @@ fn load(path: &Path) -> io::Result<Stored> {
     let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     match read(path, LONGEST)? {
         Found::None => Ok(Stored::default()),
-        Found::Foreign => Err(wrong("it is not ours alone")),
+        Found::Foreign => Err(wrong("it is not ours alone, or too long")),
         Found::Bytes(bytes) => {
             let stored: Stored = serde_json::from_slice(&bytes)?;
             match stored.schema {
@@ -186,6 +207,39 @@ mod tests {
         let other = known().within("some");
         assert!(!other.experience.knows(&FileKey(7, -1, 5)));
         assert_ne!(other.experience, Experience::default());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_by_forgetting_who_was_looked_at_longest_ago() {
+        let names = ["a", "b", "c"];
+        let places = [20, 40, 30].map(|seconds| {
+            let mut of = known();
+            let now = Duration::from_secs(seconds);
+            of.experience.look(now, 30.0, &|_| 1.0).end();
+            of
+        });
+        let all = || Kept {
+            schema: SCHEMA,
+            file_systems: names.into_iter().zip(&places).collect(),
+        };
+        let left = |most: usize, longest: u64| {
+            let text = all().within(most, longest).unwrap();
+            let stored: Stored = serde_json::from_slice(&text).unwrap();
+            stored.file_systems.into_keys().collect::<String>()
+        };
+        let len = |names: &[&str]| {
+            let mut some = all();
+            some.file_systems.retain(|name, _| names.contains(name));
+            serde_json::to_vec(&some).unwrap().len() as u64
+        };
+        assert_eq!(
+            [3, 2, 1, 0].map(|most| left(most, LONGEST)),
+            ["abc", "bc", "b", ""]
+        );
+        assert_eq!(left(9, len(&names)), "abc");
+        assert_eq!(left(9, len(&names) - 1), "bc");
+        assert_eq!(left(9, len(&["b"])), "b");
+        assert_eq!(left(9, len(&["b"]) - 1), "");
     }
 
     #[test]

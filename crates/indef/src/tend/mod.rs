@@ -107,6 +107,9 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
     let socket = std::env::var_os(TRACER).filter(|socket| !socket.is_empty());
     let mut duties =
         Duties::new(settings.clone(), profile, stop.clone()).with_tracer(socket.map(PathBuf::from));
+    if let Some(why) = duties.forgotten() {
+        teller.warn(why);
+    }
     let mut tender = Tender::new(settings, &mut world, &mut duties, ledger);
     let ended = tender.run(&mut || {
         reload.store(false, Ordering::SeqCst);

@@ -37,6 +37,11 @@ impl<'a> Teller<'a> {
         self.say(Level::Error, line);
     }
 
+    /// Something that is not as it should be.
+    pub(super) fn warn(&self, line: &str) {
+        self.say(Level::Warning, line);
+    }
+
     /// Something to know, which is no failure.
     pub(super) fn remark(&self, line: &str) {
         self.say(Level::Info, line);

@@ -267,6 +267,28 @@ fn a_service_reads_its_configuration_again() {
     assert!(!folder.path().join("x").exists(), "{ran:?}");
 }
 
+/// A file of a later version, say, which is replaced.
+#[test]
+fn experience_that_is_not_understood_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, data) = (folder.path().join("state"), folder.path().join("data"));
+    fs::create_dir_all(state.join("watch")).unwrap();
+    fs::create_dir(&data).unwrap();
+    let kept = state.join("watch/experience.json");
+    fs::write(&kept, r#"{"schema":2,"file_systems":{}}"#).unwrap();
+    let ran = watch(&state)
+        .arg("--once")
+        .arg(&data)
+        .env("INDEF_WATCH_ROOT", folder.path())
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let told = format!("{}: what was learned of earlier moves", kept.display());
+    assert!(
+        ran.err.contains(&told) && ran.err.contains("another version"),
+        "{ran:?}"
+    );
+}
+
 /// What failed while a service went on is no failure of its end; of a single round it is.
 #[test]
 fn a_service_that_is_stopped_has_not_failed() {
