@@ -636,7 +636,11 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         if needs > left {
             return Some(self.hold(index, Hold::Budget(Spent::Day)));
         }
-        self.release(index);
+        // Whether another run has ended shows only when a portion begins.
+        let was_claimed = matches!(self.places[index].held, Some(Hold::Claimed(_)));
+        if !was_claimed {
+            self.release(index);
+        }
         let limit = PortionLimit {
             bytes: self.settings.portion.max(needs).min(left),
             time: self.settings.portion_time,
@@ -660,6 +664,9 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         let portion = self.watched(index, |work, halt| work.portion(index, &limit, halt));
         if let Some(ledger) = &mut self.ledger {
             ledger.settle(portion.written);
+        }
+        if was_claimed && !matches!(portion.end, PortionEnd::Claimed(_)) {
+            self.release(index);
         }
         self.account(index, &portion);
         match portion.end {
@@ -755,12 +762,13 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
     fn tell_moved(&mut self, index: usize, more: bool) {
         let tended = &mut self.places[index];
         let (files, relocated, written) = std::mem::take(&mut tended.untold);
+        let path = tended.path();
+        // Also where nothing was written of what had been reserved.
+        let kept = self.ledger.as_mut().map(Ledger::keep);
+        if let Some(Err(error)) = kept {
+            self.tell_failed(path.clone(), &error.to_string());
+        }
         if files > 0 || !written.is_zero() {
-            let path = tended.path();
-            let kept = self.ledger.as_mut().map(Ledger::keep);
-            if let Some(Err(error)) = kept {
-                self.tell_failed(path.clone(), &error.to_string());
-            }
             let tended = &self.places[index];
             let more = more && matches!(tended.phase, Phase::Moving(_));
             self.world.tell(&Event::Moved {

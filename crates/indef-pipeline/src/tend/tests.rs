@@ -197,6 +197,8 @@ struct FakeWork {
     /// The next range cannot be divided.
     lump: u64,
     kept: HashSet<usize>,
+    /// Until then another run works there.
+    claimed_until: u64,
 }
 
 impl FakeWork {
@@ -220,21 +222,21 @@ impl Work for FakeWork {
             paths: vec![format!("/{index}").into()],
             drives: vec![format!("sd{index}")],
         };
-        Ok((0..self.wanted.len()).map(place).collect())
-    }
         if self.cannot_be_found && self.clock.seconds() > 0 {
             return Err("/0: no such file or directory".to_owned());
         }
         // Those that are found are there from now on.
         let found = self.clock.seconds();
         self.elsewhere.retain(|at| *at > found);
+        Ok((0..self.wanted.len()).map(place).collect())
+    }
 
-    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced> {
-        self.learned.push(self.clock.seconds());
     fn is_elsewhere(&self, place: usize) -> bool {
         place == 0 && self.elsewhere.iter().any(|at| self.clock.seconds() >= *at)
     }
 
+    fn learn(&mut self, time: Duration, aside: bool, halt: Halt<'_>) -> Result<Traced, NotTraced> {
+        self.learned.push(self.clock.seconds());
         self.aside.push(aside);
         if self.cannot_learn {
             return Err("this kernel has no BTF".to_owned().into());
@@ -289,6 +291,12 @@ impl Work for FakeWork {
 
     fn portion(&mut self, place: usize, limit: &PortionLimit, halt: Halt<'_>) -> Portion {
         assert!(self.kept.contains(&place), "something is planned");
+        if self.clock.seconds() < self.claimed_until {
+            return Portion {
+                end: PortionEnd::Claimed("another run works there".to_owned()),
+                ..Portion::default()
+            };
+        }
         if self.lump > limit.bytes.get() {
             return Portion {
                 end: PortionEnd::TooSmall(Bytes(self.lump)),
@@ -735,6 +743,37 @@ fn traces_without_a_pause_between_them_do_not_keep_work_away() {
         let learned = work.learned.len() as u64;
         assert!((10..=DAY / learn_s).contains(&learned), "{learned}");
     }
+}
+
+/// It says so once, however often it looks whether that run has ended.
+#[test]
+fn the_run_of_another_is_waited_for_and_costs_no_budget() {
+    let settings = Settings {
+        learn: Duration::ZERO,
+        ..Settings::default()
+    };
+    let of = |claimed_until: u64| {
+        let clock = FakeClock::default();
+        let mut world = FakeWorld::new(&clock, 2 * HOUR);
+        let mut work = FakeWork {
+            clock: clock.clone(),
+            wanted: vec![1 << 30],
+            claimed_until,
+            ..FakeWork::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let of_now = ledger(folder.path(), &world, &settings);
+        let mut tender = Tender::new(settings.clone(), &mut world, &mut work, Some(of_now));
+        tender.run(&mut || Ok(settings.clone())).unwrap();
+        // As after a restart.
+        let mut kept = ledger(folder.path(), &world, &settings);
+        let left = kept.left(world.now(), &settings.budgets).unwrap();
+        let told = ["waits: another run works there", "goes on"].map(|line| world.told(line));
+        (told, work.wanted[0], left)
+    };
+    let budget = settings.budgets.day.unwrap();
+    assert_eq!(of(HOUR), ([1, 1], 0, budget.saturating_sub(Bytes::gib(1))));
+    assert_eq!(of(u64::MAX), ([1, 0], 1 << 30, budget));
 }
 
 #[test]
