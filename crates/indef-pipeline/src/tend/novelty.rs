@@ -8,7 +8,8 @@ use indef_trace::FileKey;
 const PART: f64 = 0.1;
 /// Fewer reads tell nothing.
 const LEAST: u64 = 100;
-/// Known files. When there are more, only those of the last traces stay known: a look too many costs little.
+/// Files that are known, and files that were read since. When there are more, only those of the last traces stay known, and
+/// further ones are not counted: a look too many costs little.
 const MOST_KNOWN: usize = 256 << 10;
 
 /// The files of a file system that are read.
@@ -31,7 +32,9 @@ impl Novelty {
     /// Count the reads of a trace; those of other file systems are passed over.
     pub(super) fn add(&mut self, reads: impl IntoIterator<Item = (FileKey, u64)>) {
         for (file, count) in reads {
-            if count > 0 && self.devices.contains(&file.dev) {
+            // A window may keep looks away for a week. So many files tell enough.
+            let has_room = self.reads.len() < MOST_KNOWN || self.reads.contains_key(&file);
+            if count > 0 && has_room && self.devices.contains(&file.dev) {
                 let sum = self.reads.entry(file).or_default();
                 *sum = sum.saturating_add(count);
             }
@@ -112,6 +115,13 @@ mod tests {
             novelty.looked();
             assert!(novelty.known.len() <= MOST_KNOWN);
             assert!(novelty.known.contains(&file(7, first)));
+        }
+        // Nor do reads between two looks add up without end.
+        for round in 0..3 {
+            let first = round * MOST_KNOWN as u64;
+            novelty.add((0..MOST_KNOWN as u64).map(|at| (file(7, first + at), 1)));
+            assert_eq!(novelty.reads.len(), MOST_KNOWN);
+            assert!(novelty.is_other());
         }
     }
 }
