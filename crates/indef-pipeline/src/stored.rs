@@ -70,8 +70,32 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .mode(0o600)
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
+    let placed = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&beside, path));
+    if placed.is_err() {
+        // A full disk is not to be filled with it.
+        let _ = fs::remove_file(&beside);
+    }
+    placed?;
     fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        write(&path, b"1").unwrap();
+        write(&path, b"2").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"2");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(write(&path, b"3").is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

@@ -33,9 +33,15 @@ pub(super) fn write_file(path: &Path, text: &str) -> io::Result<()> {
             .write(true)
             .create_new(true)
             .open(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.set_permissions(fs::Permissions::from_mode(0o644))?;
-        fs::rename(&beside, path)
+        let placed = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o644)))
+            .and_then(|()| fs::rename(&beside, path));
+        if placed.is_err() {
+            // A full disk is not to be filled with it.
+            let _ = fs::remove_file(&beside);
+        }
+        placed
     };
     write().map_err(wrong)
 }
@@ -123,6 +129,11 @@ mod tests {
         write_file(&path, "three\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "x");
+        // Where it cannot be put in its place, nothing stays beside that.
+        let taken = folder.path().join("taken.prom");
+        fs::create_dir(&taken).unwrap();
+        assert!(write_file(&taken, "four\n").is_err());
+        assert!(!folder.path().join(".taken.prom.new").exists());
         let error = write_file(Path::new("/no/such/x.prom"), "").unwrap_err();
         assert!(error.to_string().contains("/no/such"), "{error}");
     }
