@@ -1,6 +1,9 @@
 //! The answers for a person.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use indef_pipeline::doctor::{Mounted, State};
 
@@ -99,10 +102,11 @@ fn file_systems(out: &mut dyn Write, console: &Console, mounted: &[Mounted]) -> 
         };
         let device = match served.and_then(|served| served.drive.as_ref()) {
             Some(drive) => match &drive.model {
-                Some(model) => format!("{} ({model})", drive.path.display()),
-                None => drive.path.display().to_string(),
+                // As the drive tells it.
+                Some(model) => format!("{} ({})", Name(&drive.path), Name(Path::new(model))),
+                None => Name(&drive.path).to_string(),
             },
-            None => one.mount.source.display().to_string(),
+            None => Name(&one.mount.source).to_string(),
         };
         table.row(&[
             &one.mount.fs_type,

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::Style;
+use super::{Style, name::is_invisible};
 use crate::args::{CommonArgs, When};
 
 /// The output settings of a command, shared by all of its threads.
@@ -123,15 +123,30 @@ pub(crate) fn print_error(style: Style, text: &str) {
     let _ = writeln!(io::stderr(), "{} {}", style.bad("indef:"), one_line(text));
 }
 
-/// The text without any character that could end the line or move the cursor.
+/// The text without any character that could end the line, move the cursor or hide others.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.trim_end().chars() {
         match character {
             '\n' => line.push_str("; "),
-            c if c.is_control() => line.extend(c.escape_default()),
+            // Errors of the libraries have names as they are.
+            c if c.is_control() || is_invisible(c) => line.extend(c.escape_default()),
             c => line.push(c),
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one_and_shows_all_of_it() {
+        let text = "/a/b\u{1b}[2J\u{202e}gpj.exe: no\nsuch file\n";
+        assert_eq!(
+            one_line(text),
+            "/a/b\\u{1b}[2J\\u{202e}gpj.exe: no; such file"
+        );
+    }
 }

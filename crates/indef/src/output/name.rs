@@ -32,8 +32,19 @@ impl fmt::Display for Name<'_> {
 }
 
 /// Whether a character has no shape of its own and reorders or hides the characters around it.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+pub(super) fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]
@@ -55,6 +66,11 @@ mod tests {
         assert_eq!(
             shown("evil\u{202e}gpj.exe".as_bytes()),
             "evil\\u{202e}gpj.exe"
+        );
+        // Marks of Arabic, tags.
+        assert_eq!(
+            shown("a\u{61c}b\u{e0041}".as_bytes()),
+            "a\\u{61c}b\\u{e0041}"
         );
     }
 }

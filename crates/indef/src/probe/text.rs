@@ -3,6 +3,7 @@
 use std::{
     fmt,
     io::{self, Write},
+    path::Path,
 };
 
 use indef_core::probe::{Findings, Point, Told, USUAL_READ, Verdict};
@@ -20,7 +21,8 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let (style, found) = (console.out, &probed.findings);
     writeln!(out, "{}\n", style.bold(&sentence(&Verdict::of(found))))?;
-    let model = probed.drive.model.as_deref().unwrap_or("no model is told");
+    let model = probed.drive.model.as_deref();
+    let model = Name(Path::new(model.unwrap_or("no model is told")));
     let layer = probed
         .drive
         .layer

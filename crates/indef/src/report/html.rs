@@ -1,6 +1,8 @@
 //! One self-contained HTML page: inline styles and drawings, and nothing loaded. askama escapes whatever comes from
 //! files. One script of a few lines searches the tables; the page is whole without it, and allows no other.
 
+use std::path::Path;
+
 use askama::Template;
 use indef_core::plan::PlanOptions;
 use units::Bytes;
@@ -172,7 +174,7 @@ fn reads_of(pictures: &[Picture]) -> Reads {
 fn run_row(file: &RunFile) -> Row<'_> {
     let mut status = file.status.as_str().to_owned();
     if let Some(why) = file.reason.as_deref().or(file.why_no_fewer()) {
-        status = format!("{status}: {why}");
+        status = format!("{status}: {}", Name(Path::new(why)));
     }
     Row {
         path: Name(&file.path.to_path().unwrap_or_default()).to_string(),

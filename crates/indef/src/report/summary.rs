@@ -1,5 +1,7 @@
 //! The main facts about an input; text and HTML show the same ones.
 
+use std::path::Path;
+
 use indef_core::SkipReason;
 use units::{Bytes, Nanos};
 
@@ -7,7 +9,7 @@ use super::{digest::Digest, input::PlanInput};
 use crate::{
     advice::Advice,
     document::{Proof, RunDocument},
-    output::{Count, Gain, Ratio, Tone, counted},
+    output::{Count, Gain, Name, Ratio, Tone, counted},
 };
 
 /// A number with its name.
@@ -51,7 +53,7 @@ pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
     if let Some(stopped) = &run.stopped {
         facts.push(fact(
             "Stopped by",
-            stopped,
+            Name(Path::new(stopped)),
             "indef run --resume continues",
             Tone::Warn,
         ));

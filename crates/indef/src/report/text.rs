@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write},
+    path::Path,
 };
 
 use indef_core::SkipReason;
@@ -147,7 +148,10 @@ fn digest_files(
     for file in files.worst() {
         let status = match (file.status, file.reason.as_deref()) {
             (FileStatus::Skipped, Some("dry-run")) => "would be moved".to_owned(),
-            (status, Some(reason)) => format!("{}: {reason}", status.as_str()),
+            // The text of an error has names as they are.
+            (status, Some(reason)) => {
+                format!("{}: {}", status.as_str(), Name(Path::new(reason)))
+            }
             (status, None) => match file.why_no_fewer() {
                 Some(why) => format!("{}: {why}", status.as_str()),
                 None => status.as_str().to_owned(),

@@ -90,6 +90,25 @@ fn the_page_is_self_contained_and_names_cannot_become_markup() {
     }
 }
 
+/// The text of an error has the name of its file in it, and a document may be somebody else's.
+#[test]
+fn what_a_document_says_moves_no_cursor() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut result = result();
+    result["files"][1]["reason"] = format!("{EVIL}: map extents failed").into();
+    result["stopped"] = EVIL.into();
+    let (_, page) = page_of(dir.path(), &result);
+    assert!(!page.contains('\u{1b}'), "{page}");
+    let ran = run([
+        "report".as_ref(),
+        dir.path().join("run <b>.json").as_os_str(),
+    ]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("map extents failed"), "{ran:?}");
+    assert!(!ran.out.contains('\u{1b}'), "{ran:?}");
+    assert_eq!(ran.out.matches("\\n\\u{1b}[31m").count(), 3, "{ran:?}");
+}
+
 #[test]
 fn the_page_begins_with_where_it_was_made_and_what_came_of_it() {
     let dir = tempfile::tempdir().unwrap();
