@@ -414,7 +414,8 @@ fn sessions(all: &[Session]) -> Table {
             None => "not ended".to_owned(),
         };
         table.row(&[
-            &humantime::format_rfc3339_seconds(session.began),
+            // What others made may be of before 1970, which is no time for it.
+            &humantime::format_rfc3339_seconds(session.began.max(UNIX_EPOCH)),
             &took,
             &Name(Path::new(&session.info.layer)),
             &Count(session.reads),
@@ -426,4 +427,35 @@ fn sessions(all: &[Session]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use indef_trace::store::{SessionId, SessionInfo};
+
+    use super::*;
+
+    #[test]
+    fn a_session_of_before_1970_is_shown() {
+        let began = UNIX_EPOCH - Duration::from_secs(1);
+        let session = Session {
+            id: SessionId(1),
+            info: SessionInfo::default(),
+            began,
+            latest: began,
+            ended: None,
+            reads: 1,
+            writes: 0,
+            lost: 0,
+            one_in: 1.0,
+            common_error: None,
+        };
+        let mut text = Vec::new();
+        let style = Console::plain().out;
+        sessions(&[session]).write(&mut text, style).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("1970-01-01T00:00:00Z"), "{text}");
+    }
 }
