@@ -188,8 +188,9 @@ fn prefix(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| format!("{}: ", path.display()))
 }
 
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// An error with its causes, in one line. A cause that an error before it has told already is not told again.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -200,4 +201,22 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use indef_fs::FsError;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let full = io::Error::from_raw_os_error(28);
+        let text = full.to_string();
+        let error = ResumeError::from(FsError::new("/a", "create", full));
+        let told = chain(&Error::Resume(error));
+        assert_eq!(told, format!("/a: create failed: {text}"));
+        let error = Error::NoStateDirectory(io::Error::other("nobody knows"));
+        assert!(chain(&error).ends_with("XDG_STATE_HOME: nobody knows"));
+    }
 }

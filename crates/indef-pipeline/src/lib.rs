@@ -89,7 +89,7 @@ pub mod tend;
 pub mod watch;
 pub mod weigh;
 
-pub use error::{CannotCompact, Error, Written};
+pub use error::{CannotCompact, Error, Written, chain};
 pub use indef_engine::Cancel;
 pub use note::{LeftOut, Note, Notes};
 pub use rate_error::RateError;

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::OnceLock};
 
-use indef_pipeline::{LeftOut, Note, plan::is_fine};
+use indef_pipeline::{LeftOut, Note, chain, plan::is_fine};
 
 use crate::{
     advice::Advice,
@@ -118,7 +118,7 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
             console.note(format_args!("{error}; another run is not kept off"));
         }
         Note::NotStored(error) => {
-            let why = refusal::chain(error);
+            let why = chain(error);
             console.note(format_args!("--resume will not be possible: {why}"));
         }
         Note::StaysStored(error) => console.note(format_args!("{error}")),

@@ -121,13 +121,6 @@ fn cannot_compact(why: &CannotCompact) -> String {
     }
 }
 
-/// An error with all of its causes, as one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let texts: Vec<String> = causes.map(ToString::to_string).collect();
-    texts.join(": ")
-}
-
 /// The error for a given path that cannot be used, with the remedy.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow!("{}: {}", Name(path), with_remedy(plain(error), error))
