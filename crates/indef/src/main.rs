@@ -95,8 +95,9 @@ fn exit(result: anyhow::Result<Outcome>, errors: u64, style: Style) -> ExitCode 
         Ok(Outcome::Stopped) => ExitCode::from(3),
         Ok(Outcome::Done) if errors == 0 => ExitCode::SUCCESS,
         Ok(Outcome::Done) => ExitCode::FAILURE,
-        // The reader of our output has closed it (`indef scan | head`).
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // The reader of our output has closed it (`indef scan | head`), which makes up for no failure.
+        Err(error) if is_broken_pipe(&error) && errors == 0 => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
             print_error(style, &refusal::line(&error));
             ExitCode::FAILURE

@@ -22,7 +22,7 @@ use crate::{
     made::Made,
     outcome::Outcome,
     output::{Console, UNPRINTED, json},
-    refusal::explain,
+    refusal::{explain, line},
     signals,
 };
 use command::Traced;
@@ -78,12 +78,23 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
         watched,
         kept,
     } = learned;
-    watched.map_err(explain)?;
-    report(args, console, &live).context(UNPRINTED)?;
-    if let Some(traced) = traced {
-        traced.wait(console)?;
+    let shown = || -> Result<()> {
+        watched.map_err(explain)?;
+        report(args, console, &live).context(UNPRINTED)?;
+        match traced {
+            Some(traced) => traced.wait(console),
+            None => Ok(()),
+        }
+    };
+    // Whatever cannot be shown: where the counts are is told.
+    let shown = shown();
+    if let Err(error) = kept {
+        if let Err(other) = shown {
+            console.error(line(&other), "");
+        }
+        return Err(explain(error));
     }
-    kept.map_err(explain)?;
+    shown?;
     Ok(Outcome::Done)
 }
 

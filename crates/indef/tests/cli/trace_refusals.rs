@@ -325,6 +325,18 @@ impl Drop for Small {
 
 #[test]
 fn loop_a_full_disk_costs_nothing_that_was_learned() {
+    a_full_disk_costs_nothing(Stdio::piped());
+}
+
+/// `indef trace … | head`: what was counted is worth more than what was to be shown.
+#[test]
+fn loop_a_full_disk_is_told_to_whoever_closed_the_output() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    a_full_disk_costs_nothing(writer.into());
+}
+
+fn a_full_disk_costs_nothing(out: Stdio) {
     let Some(fs) = scratch("ext4") else { return };
     let Some(small) = Small::new() else { return };
     let file = fs.path().join("file");
@@ -351,6 +363,7 @@ fn loop_a_full_disk_costs_nothing_that_was_learned() {
             text(&profile),
         ])
         .args(["--path", text(&file), "--", "sh", "-c", &script])
+        .stdout(out)
         .ran();
     assert_eq!(ran.status, 1, "{ran:?}");
     let kept: Vec<_> = fs::read_dir(elsewhere.path())

@@ -336,6 +336,20 @@ fn a_reader_that_leaves_early_is_no_failure() {
 }
 
 #[test]
+fn a_reader_that_leaves_makes_up_for_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ran = indef()
+        .args(["scan", "/no/such/path"])
+        .arg(dir.path())
+        .stdout(writer)
+        .ran();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.error_line("/no/such/path");
+}
+
+#[test]
 fn colours_only_where_they_are_wanted() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "x").unwrap();
