@@ -21,7 +21,7 @@ mod tests;
 
 use std::{
     path::PathBuf,
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError},
     time::{Duration, Instant},
 };
 
@@ -212,8 +212,8 @@ impl Watch {
         (time > 0.0 && requests > 0.0).then(|| time / requests)
     }
 
-    /// Watch, and send a snapshot at every interval and after every request, until the receiver is
-    /// gone.
+    /// Watch, and send a snapshot at every interval and after every request, if there is room for it, until the
+    /// receiver is gone.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ impl Watch {
         mut self,
         interval: Duration,
         requests: &Receiver<WatchRequest>,
-        snapshots: &Sender<Snapshot>,
+        snapshots: &SyncSender<Snapshot>,
         cancel: &Cancel,
     ) -> Result<(), Error> {
         let begin = Instant::now();
@@ -248,11 +248,10 @@ impl Watch {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            if snapshots
-                .send(self.snapshot(begin.elapsed(), details))
-                .is_err()
-            {
-                return Ok(());
+            match snapshots.try_send(self.snapshot(begin.elapsed(), details)) {
+                // Whoever shows them waits for a terminal that takes nothing, say. The next one is newer.
+                Ok(()) | Err(TrySendError::Full(_)) => {}
+                Err(TrySendError::Disconnected(_)) => return Ok(()),
             }
         }
     }

@@ -100,7 +100,7 @@ fn the_feed_is_looked_after_within_an_interval() {
     let kept_up = Arc::clone(&feed.kept_up);
     let watch = Watch::new(feed, Vec::new(), &RunOptions::default());
     let (asking, requests) = mpsc::channel();
-    let (snapshots, shown) = mpsc::channel();
+    let (snapshots, shown) = mpsc::sync_channel(2);
     let interval = Duration::from_millis(500);
     let watching =
         thread::spawn(move || watch.run(interval, &requests, &snapshots, &Cancel::new()));
@@ -112,6 +112,24 @@ fn the_feed_is_looked_after_within_an_interval() {
     watching.join().unwrap().unwrap();
     // Ten, on a machine that is not too busy.
     assert!((4..=11).contains(&times), "{times}");
+}
+
+#[test]
+fn snapshots_that_nobody_takes_do_not_add_up() {
+    let feed = live([]);
+    let kept_up = Arc::clone(&feed.kept_up);
+    let watch = Watch::new(feed, Vec::new(), &RunOptions::default());
+    let (asking, requests) = mpsc::channel();
+    let (snapshots, shown) = mpsc::sync_channel(2);
+    let interval = Duration::from_millis(1);
+    let watching =
+        thread::spawn(move || watch.run(interval, &requests, &snapshots, &Cancel::new()));
+    while kept_up.load(Ordering::Relaxed) < 10 {
+        thread::sleep(interval);
+    }
+    drop(asking);
+    watching.join().unwrap().unwrap();
+    assert_eq!(shown.try_iter().count(), 2);
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub(super) fn show(
             .context("signals cannot be watched")?;
     }
     let (requests, asked) = mpsc::channel();
-    let (snapshots, shown) = mpsc::channel();
+    let (snapshots, shown) = mpsc::sync_channel(2);
     let (interval, stop) = (args.interval, cancel.clone());
     let watcher = thread::Builder::new()
         .name("watch".into())
