@@ -9,7 +9,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use indef_core::SkipReason;
@@ -31,6 +31,8 @@ use crate::{
 use running::{Prometheus, Running, free_port, program, within};
 
 const ALERTS: &str = "metrics/alerts.yml";
+/// The one that node_exporter's own series are for.
+const OF_FILES: &str = "IndefMetricsOld";
 const DAY: u64 = 86_400;
 
 fn packaging(name: &str) -> PathBuf {
@@ -55,7 +57,7 @@ fn each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
     let text = fs::read_to_string(cases()).unwrap();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let alerts = alerts();
-    assert!(alerts.len() >= 6, "{alerts:?}");
+    assert!(alerts.len() >= 7, "{alerts:?}");
     for alert in alerts {
         let of_this = format!("alertname: {alert}");
         let at = |line: &[&str]| line[0] == of_this;
@@ -222,6 +224,10 @@ fn loop_prometheus_reads_the_service_and_evaluates_rules_and_dashboard() {
     let (folder, calm) = (tempfile::tempdir().unwrap(), machine(0.0));
     let textfiles = folder.path().join("textfiles");
     fs::create_dir(&textfiles).unwrap();
+    // Of a service that has ended.
+    let old = fs::File::create(textfiles.join("indef-old.prom")).unwrap();
+    let two_days_ago = SystemTime::now() - Duration::from_secs(2 * DAY);
+    old.set_modified(two_days_ago).unwrap();
 
     let (own, node) = (free_port(), free_port());
     let service = service(
@@ -281,6 +287,18 @@ fn loop_prometheus_reads_the_service_and_evaluates_rules_and_dashboard() {
         "node_exporter reads the file"
     );
     assert_rules_are_evaluated(&prometheus, &fleet);
+    let files = within("an alert tells of the old file", || {
+        let told = prometheus.data("alerts")["alerts"].take();
+        let files: Vec<String> = { told.as_array()?.iter() }
+            .filter(|alert| alert["labels"]["alertname"] == OF_FILES)
+            .filter_map(|alert| alert["labels"]["file"].as_str().map(str::to_owned))
+            .collect();
+        (!files.is_empty()).then_some(files)
+    });
+    assert!(
+        matches!(&*files, [file] if file.ends_with("indef-old.prom")),
+        "{files:?}"
+    );
     assert_dashboard_is_filled(&prometheus, &own, &fleet);
 
     let ran: Ran = service.end();
@@ -301,6 +319,8 @@ fn assert_rules_are_evaluated(prometheus: &Prometheus, fleet: &[String]) {
         names.insert(rule["name"].as_str().unwrap().to_owned());
     }
     assert_eq!(names, expected);
+    let of_host = |name: &String| name != OF_FILES;
+    let expected: BTreeSet<String> = expected.into_iter().filter(of_host).collect();
     for host in fleet {
         let told = within("all alerts tell of the host", || {
             let told = prometheus.data("alerts")["alerts"].take();
