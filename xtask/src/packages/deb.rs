@@ -75,10 +75,18 @@ fn fields(package: &Package, machine: Machine, kib: u64) -> String {
 
 /// Scripts around installation and removal (deb-postinst(5)). Nothing is switched on by itself.
 fn scripts(package: &Package) -> [(&'static str, String); 3] {
-    let switch_off = package.switch_off();
+    let (switch_off, restart) = (package.switch_off(), package.restart());
     let purge = package.purge;
     [
-        ("postinst", format!("#!/bin/sh\nset -e\n{RELOAD}\n")),
+        (
+            "postinst",
+            format!(
+                "#!/bin/sh\nset -e\n{RELOAD}\n\
+                 # After an upgrade: the version before.\n\
+                 [ \"$1\" = configure ] && [ -n \"$2\" ] || exit 0\n\
+                 {restart}"
+            ),
+        ),
         (
             "prerm",
             format!(
@@ -117,6 +125,47 @@ fn kib_below(folder: &Path) -> Result<u64> {
 mod tests {
     use super::*;
     use crate::packages::package::PACKAGES;
+
+    /// What systemd is asked for by a script with these arguments, where it runs; it refuses all.
+    fn asked(package: &Package, script: &str, arguments: &[&str]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let log = file("log").display().to_string();
+        fs::write(
+            file("systemctl"),
+            format!("#!/bin/sh\necho \"$*\" >>'{log}'\nexit 1\n"),
+        )
+        .unwrap();
+        fs::set_permissions(file("systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
+        let text = { scripts(package).into_iter() }
+            .find_map(|(name, text)| (name == script).then_some(text))
+            .unwrap();
+        let text = text
+            .replace("/run/systemd/system", &folder.path().display().to_string())
+            .replace("/etc/systemd/system", &file("none").display().to_string());
+        let ran = Command::new("/bin/sh")
+            .args(["-c", &text, script])
+            .args(arguments)
+            .env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()))
+            .status()
+            .unwrap();
+        assert!(ran.success(), "{script} {arguments:?}");
+        fs::read_to_string(log).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_running_service_goes_on_with_the_new_program_and_a_silent_systemd_holds_nothing_up() {
+        let [indef, flashd] = &PACKAGES;
+        let (reload, restart) = ("daemon-reload\n", "try-restart indef-watch.service\n");
+        let both = format!("{reload}{restart}");
+        assert_eq!(asked(indef, "postinst", &["configure", ""]), reload);
+        assert_eq!(asked(indef, "postinst", &["configure", "0.0.9"]), both);
+        assert_eq!(asked(flashd, "postinst", &["configure", "0.0.9"]), reload);
+        assert_eq!(asked(indef, "prerm", &["upgrade", "0.2.0"]), "");
+        let stopped = asked(indef, "prerm", &["remove"]);
+        assert!(stopped.starts_with("stop indef.timer "), "{stopped}");
+        assert_eq!(asked(indef, "postrm", &["remove"]), reload);
+    }
 
     #[test]
     fn equal_files_give_the_same_package() {

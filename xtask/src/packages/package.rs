@@ -21,10 +21,13 @@ pub(super) struct Package {
     pub(super) units: &'static [&'static str],
     /// A command for the state that is left when it is purged (dpkg; rpm knows no such thing).
     pub(super) purge: &'static str,
+    /// Those that go on with the new program when it is upgraded while they run.
+    pub(super) restarts: &'static [&'static str],
 }
 
-/// A command by which systemd, where it runs, learns of units that came or went.
-pub(super) const RELOAD: &str = "[ ! -d /run/systemd/system ] || systemctl daemon-reload";
+/// A command by which systemd, where it runs, learns of units that came or went. One that cannot be reached keeps no package
+/// from being installed or removed, here and below.
+pub(super) const RELOAD: &str = "[ ! -d /run/systemd/system ] || systemctl daemon-reload || true";
 
 /// The files below /etc of what is laid out below `folder`, which belong to whoever edits them: neither a newer package
 /// nor a removal takes that away.
@@ -50,12 +53,23 @@ pub(super) fn configuration(folder: &Path) -> Result<Vec<String>> {
 impl Package {
     /// Lines of a shell script that stop its units and switch them off.
     pub(super) fn switch_off(&self) -> String {
+    /// A line of a shell script that has units go on with the program that was just installed.
+    pub(super) fn restart(&self) -> String {
+        match self.restarts {
+            [] => String::new(),
+            units => format!(
+                "[ ! -d /run/systemd/system ] || systemctl try-restart '{}' || true\n",
+                units.join("' '")
+            ),
+        }
+    }
+
         let Self { name, units, .. } = self;
         let stopped = units.join("' '");
         let found = units.join("' -o -name '");
         format!(
             "command -v systemctl >/dev/null || exit 0\n\
-             [ ! -d /run/systemd/system ] || systemctl stop '{stopped}' '{name}*.service'\n\
+             [ ! -d /run/systemd/system ] || systemctl stop '{stopped}' '{name}*.service' || true\n\
              for unit in $(cd /etc/systemd/system 2>/dev/null && find . -name '{found}' | sed 's|.*/||'); do\n\
              \x20 systemctl --no-reload disable \"$unit\" || true\n\
              done\n"
@@ -85,6 +99,7 @@ pub(super) const PACKAGES: [Package; 2] = [
         // What the units leave: state, claims, and when the timer last ran.
         purge: "rm -rf /var/lib/indef /run/indef /var/lib/systemd/timers/stamp-indef.timer",
     },
+        restarts: &["indef-watch.service"],
     Package {
         name: "flashd",
         summary: "software-defined flash SSD over NVMe/TCP",
@@ -98,3 +113,5 @@ pub(super) const PACKAGES: [Package; 2] = [
         purge: "rmdir /var/lib/flashd /etc/flashd 2>/dev/null || true",
     },
 ];
+        // Somebody has it mounted.
+        restarts: &[],

@@ -73,7 +73,7 @@ fn text(package: &Package, licences: &str, folder: &Path) -> Result<String> {
         ..
     } = package;
     let version = env!("CARGO_PKG_VERSION");
-    let switch_off = package.switch_off();
+    let (switch_off, restart) = (package.switch_off(), package.restart());
     let mut files = Vec::new();
     list(folder, Path::new("/"), &mut files)?;
     for edited in configuration(folder)? {
@@ -101,6 +101,9 @@ fn text(package: &Package, licences: &str, folder: &Path) -> Result<String> {
          \n\
          %post\n\
          {RELOAD}\n\
+         # After an upgrade.\n\
+         [ \"$1\" -ge 2 ] || exit 0\n\
+         {restart}\
          \n\
          %preun\n\
          # Not when it is only replaced by a newer one.\n\
@@ -175,7 +178,9 @@ mod tests {
             );
             assert_eq!(asked(&["--configfiles"]), "/etc/indef/indef.toml");
             assert!(asked(&["--info"]).contains("Finds the fragments"));
-            assert!(asked(&["--scripts"]).contains("systemctl stop 'indef.timer'"));
+            let scripts = asked(&["--scripts"]);
+            assert!(scripts.contains("systemctl stop 'indef.timer'"));
+            assert!(scripts.contains("systemctl try-restart 'indef-watch.service'"));
             assert!(!asked(&["--requires"]).contains(".so"));
             fs::read(file).unwrap()
         };
