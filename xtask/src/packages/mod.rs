@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use source_tree::{cargo, root, target};
 
@@ -171,11 +171,23 @@ fn build_for(machine: Machine) -> Result<Vec<PathBuf>> {
 /// Licences of all that is linked into a package's program and no crate.
 fn libraries(package: &Package, machine: Machine) -> Result<Vec<&'static str>> {
     let mut licences = package.libraries.to_vec();
-    let (_, further) = machine.libelf()?;
-    if package.name == "indef" && further.iter().any(|library| library == "-lzstd") {
-        licences.push("BSD-3-Clause");
+    if package.has_libelf {
+        let (_, further) = machine.libelf()?;
+        for library in &further {
+            licences.push(licence_of(library)?);
+        }
     }
     Ok(licences)
+}
+
+/// The licence (SPDX) of a library that libelf needs.
+fn licence_of(library: &str) -> Result<&'static str> {
+    match library {
+        "-lzstd" => Ok("BSD-3-Clause"),
+        other => bail!(
+            "libelf.a needs {other} here, whose licence is not known: add it to licence_of, and to the notices (notices.rs)"
+        ),
+    }
 }
 
 /// Compile the programs. Paths of this machine are left out of them.
@@ -248,4 +260,20 @@ fn cargo_home() -> Result<PathBuf> {
 fn checksums(folder: &Path, files: &[PathBuf]) -> Result<String> {
     let names = files.iter().filter_map(|file| file.file_name());
     output_of(Command::new("sha256sum").args(names).current_dir(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_without_a_known_licence_is_not_passed_over() {
+        assert_eq!(licence_of("-lzstd").unwrap(), "BSD-3-Clause");
+        assert!(
+            licence_of("-lsomething")
+                .unwrap_err()
+                .to_string()
+                .contains("-lsomething")
+        );
+    }
 }

@@ -15,14 +15,16 @@ pub(super) struct Package {
     pub(super) options: &'static [&'static str],
     /// Licences (SPDX) of all that is linked in and no crate.
     pub(super) libraries: &'static [&'static str],
+    /// Whether libelf is one of them, which may need further ones.
+    pub(super) has_libelf: bool,
     /// Packages that it is more useful with.
     pub(super) recommends: &'static str,
     /// Its units that are switched on by hand, and have to be off before it is removed.
     pub(super) units: &'static [&'static str],
-    /// A command for the state that is left when it is purged (dpkg; rpm knows no such thing).
-    pub(super) purge: &'static str,
     /// Those that go on with the new program when it is upgraded while they run.
     pub(super) restarts: &'static [&'static str],
+    /// A command for the state that is left when it is purged (dpkg; rpm knows no such thing).
+    pub(super) purge: &'static str,
 }
 
 /// A command by which systemd, where it runs, learns of units that came or went. One that cannot be reached keeps no package
@@ -51,8 +53,6 @@ pub(super) fn configuration(folder: &Path) -> Result<Vec<String>> {
 }
 
 impl Package {
-    /// Lines of a shell script that stop its units and switch them off.
-    pub(super) fn switch_off(&self) -> String {
     /// A line of a shell script that has units go on with the program that was just installed.
     pub(super) fn restart(&self) -> String {
         match self.restarts {
@@ -64,6 +64,8 @@ impl Package {
         }
     }
 
+    /// Lines of a shell script that stop its units and switch them off.
+    pub(super) fn switch_off(&self) -> String {
         let Self { name, units, .. } = self;
         let stopped = units.join("' '");
         let found = units.join("' -o -name '");
@@ -94,12 +96,13 @@ pub(super) const PACKAGES: [Package; 2] = [
             "blessing",
             "GPL-2.0-only",
         ],
+        has_libelf: true,
         recommends: "e2fsprogs, xfsprogs, btrfs-progs",
         units: &["indef.timer", "indef-watch.service", "indef-trace.socket"],
+        restarts: &["indef-watch.service"],
         // What the units leave: state, claims, and when the timer last ran.
         purge: "rm -rf /var/lib/indef /run/indef /var/lib/systemd/timers/stamp-indef.timer",
     },
-        restarts: &["indef-watch.service"],
     Package {
         name: "flashd",
         summary: "software-defined flash SSD over NVMe/TCP",
@@ -107,11 +110,12 @@ pub(super) const PACKAGES: [Package; 2] = [
                       one, for measurements and for tests of file systems.",
         options: &["--flashd"],
         libraries: &["LGPL-2.1-or-later"],
+        has_libelf: false,
         recommends: "nvme-cli",
         units: &["flashd@*.service"],
+        // Somebody has it mounted.
+        restarts: &[],
         // The content of somebody's SSD stays.
         purge: "rmdir /var/lib/flashd /etc/flashd 2>/dev/null || true",
     },
 ];
-        // Somebody has it mounted.
-        restarts: &[],
