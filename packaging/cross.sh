@@ -11,8 +11,15 @@ fail() {
   exit 1
 }
 get() {
-  apt-get install -y -qq --no-install-recommends "$@" && return
-  echo "skipped: apt cannot install $*"
+  apt-get install -y -qq --no-install-recommends "$@" || fail "apt cannot install $*"
+}
+# What the archive that this root reads may lack. All else that apt refuses is a mistake here.
+need() {
+  apt-cache policy | grep -q "[=,]n=$1,.*b=$2\$" && return
+  skip "the archive has no $1 for $2"
+}
+skip() {
+  echo "skipped: $*"
   exit 1
 }
 # The lines that the command prints, compared with what is expected.
@@ -32,7 +39,10 @@ case ${1:-} in
 prepare)
   set -x
   dpkg --add-architecture arm64
-  apt-get update -qq
+  apt-get update -qq || skip "apt cannot read the archive"
+  need trixie arm64
+  need trixie-backports amd64
+  need trixie-backports arm64
   # The compiler and its library are of one version, and the release's own too old; its libelf.a is not whole.
   # libdw goes with libelf, for rpm.
   get -t trixie-backports cargo rustc libstd-rust-dev:arm64 libelf-dev libelf-dev:arm64 libdw1t64
@@ -95,10 +105,8 @@ guests)
   : >/tmp/status
   apt-get -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::status=/tmp/status \
     -o Dir::Cache::archives=/srv/debs -o Debug::NoLocking=true -y -qq --no-install-recommends --download-only install \
-    busybox-static kmod mount util-linux coreutils e2fsprogs xfsprogs btrfs-progs >/dev/null || {
-    echo "skipped: apt cannot fetch the programs of the guests"
-    exit 1
-  }
+    busybox-static kmod mount util-linux coreutils e2fsprogs xfsprogs btrfs-progs >/dev/null ||
+    fail "apt cannot fetch the programs of the guests"
   for package in /srv/debs/*.deb; do dpkg-deb --extract "$package" $guest; done
   mkdir -p $guest/proc $guest/sys $guest/dev $guest/tmp $guest/run $guest/var/tmp $guest/etc $guest/opt
   cp $tried/usr/bin/indef $guest/usr/bin/
@@ -108,10 +116,7 @@ guests)
     image=$(apt-cache show "linux-image-$kernel:arm64/trixie" |
       sed -n 's/^Depends: .*\(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
     rm -rf /srv/kernel && mkdir /srv/kernel
-    (cd /srv/kernel && apt-get download -qq "$image:arm64") || {
-      echo "skipped: apt cannot fetch a kernel"
-      exit 1
-    }
+    (cd /srv/kernel && apt-get download -qq "$image:arm64") || fail "apt cannot fetch the kernel $image"
     dpkg-deb --extract /srv/kernel/*.deb /srv/kernel
     version=${image#linux-image-}
     # Debian 14 has them below /usr.

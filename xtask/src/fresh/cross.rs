@@ -30,7 +30,7 @@ const TOLD: &str = "=== ";
 ///
 /// # Errors
 ///
-/// A step has failed. That compilers cannot be had is no error: it is told as a skip.
+/// A step has failed. That the archive has nothing for that machine is no error: it is told as a skip.
 pub(super) fn run(machine: &MachineParts, runner: &Runner, folder: &Path) -> Result<()> {
     let log = folder.join("cross.log");
     File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -108,9 +108,69 @@ fn lack(output: &Output) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 
     use super::*;
+
+    /// What `prepare` comes to where apt's programs do this.
+    fn prepared(apt_get: &str, apt_cache: &str) -> Output {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, what) in [("apt-get", apt_get), ("apt-cache", apt_cache), ("dpkg", "")] {
+            let path = folder.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\n{what}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let ran = Command::new("/bin/sh")
+            .arg(source_tree::root().join(SCRIPT))
+            .arg("prepare")
+            .env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = [ran.stdout, ran.stderr].concat();
+        Output {
+            success: ran.status.success(),
+            text: String::from_utf8_lossy(&text).into_owned(),
+        }
+    }
+
+    #[test]
+    fn only_what_the_archive_lacks_is_skipped() {
+        let has = |suites: &[(&str, &str)]| {
+            let of = |(suite, machine): &(&str, &str)| {
+                format!(
+                    "echo '     release v=13.1,o=Debian,a=stable,n={suite},l=Debian,c=main,b={machine}'"
+                )
+            };
+            suites.iter().map(of).collect::<Vec<_>>().join("\n")
+        };
+        let backports = SUITES[1];
+        let all = [
+            ("trixie", "arm64"),
+            (backports, "amd64"),
+            (backports, "arm64"),
+        ];
+        let whole = prepared("", &has(&all));
+        assert!(whole.success, "{}", whole.text);
+        // A mistake in the names of packages, say.
+        let refuses = "[ \"$1\" != install ]";
+        let refused = prepared(refuses, &has(&all));
+        assert!(!refused.success && refused.text.contains("FAILED: apt cannot install"));
+        assert_eq!(lack(&refused), None, "{}", refused.text);
+        // No mirror of them.
+        for (without, lacks) in [
+            (0, "no trixie for arm64"),
+            (2, "no trixie-backports for arm64"),
+        ] {
+            let mut some = all.to_vec();
+            some.remove(without);
+            let lacking = prepared(refuses, &has(&some));
+            let told = lack(&lacking).unwrap_or_default();
+            assert!(told.contains(lacks), "{}", lacking.text);
+        }
+        let unread = prepared("[ \"$1\" != update ]", &has(&all));
+        assert!(lack(&unread).is_some(), "{}", unread.text);
+    }
 
     #[test]
     fn only_a_step_that_ended_lacks_something() {
