@@ -13,16 +13,17 @@ use rustix::{
 };
 use units::{Bytes, PhysRange};
 
-use crate::{Filesystem, FsKind};
+use crate::{Filesystem, FsKind, btrfs, f2fs};
 
 /// A look takes no longer, but for the last of its calls: ext4 reads the bitmap of each block group that is not in
-/// memory (fs/ext4/fsmap.c, `ext4_getfsmap_datadev`, v6.12).
+/// memory (fs/ext4/fsmap.c, `ext4_getfsmap_datadev`, v6.12), Btrfs a part of its free space tree.
 const LOOK_FOR: Duration = Duration::from_secs(1);
 
-/// The space of a file system, in the order of the device.
+/// The space of a file system, in the order of the device (of Btrfs: of its own addresses).
 #[derive(Clone, Debug, Default)]
 pub struct SpaceMap {
-    /// Free runs; two that touch are one.
+    /// Free runs; two that touch are one. Of Btrfs those in chunks of data, and then those that new chunks could have; of F2FS
+    /// those of whole sections.
     pub free: Vec<PhysRange>,
     /// Bytes of the file system's own, as far as it tells.
     pub metadata: Bytes,
@@ -53,6 +54,11 @@ impl SpaceMap {
 pub fn space_map(fs: &Filesystem) -> io::Result<SpaceMap> {
     let mount = fs.mount.as_ref().ok_or(Errno::OPNOTSUPP)?;
     let root = mount.open(fs.dev)?;
+    match fs.kind {
+        FsKind::Btrfs => return Ok(btrfs::space_map(&root, &|| false)?.ok_or(Errno::OPNOTSUPP)?),
+        FsKind::F2fs => return Ok(f2fs::space_map(fs)?.ok_or(Errno::OPNOTSUPP)?),
+        _ => {}
+    }
     let mut map = SpaceMap::default();
     fsmap::runs(&root, fs.dev, |run| {
         match run.owner {
@@ -68,22 +74,36 @@ pub fn space_map(fs: &Filesystem) -> io::Result<SpaceMap> {
     Ok(map)
 }
 
-/// The free space of a file system; `None` where it cannot tell (it is neither ext4 nor XFS, or its mount point
-/// may not be opened), or not in a second.
+/// The free space of a file system; `None` where it cannot tell, or not to this user (Btrfs and F2FS tell root), or not
+/// in a second.
 #[must_use]
 pub fn free_space(fs: &Filesystem) -> Option<FreeSpace> {
-    if !matches!(fs.kind, FsKind::Ext4 | FsKind::Xfs) {
-        return None;
-    }
     let root = fs.mount.as_ref()?.open(fs.dev).ok()?;
+    let began = Instant::now();
+    let runs_of = |map: SpaceMap| {
+        let mut free = FreeSpace::default();
+        map.free
+            .iter()
+            .for_each(|run| free.add(run.start.get(), run.len.get()));
+        free.close();
+        free
+    };
+    match fs.kind {
+        FsKind::Ext4 | FsKind::Xfs => {}
+        FsKind::Btrfs => {
+            let is_over = || began.elapsed() >= LOOK_FOR;
+            return btrfs::space_map(&root, &is_over).ok()?.map(runs_of);
+        }
+        FsKind::F2fs => return f2fs::space_map(fs).ok()?.map(runs_of),
+        FsKind::Other(_) => return None,
+    }
     let look = || {
         // Who may know the owners of all space is told each of them by XFS, which takes as long as there are
         // extents (fs/xfs/xfs_fsmap.c, `xfs_getfsmap`, v6.12). This thread may not.
         let mut ours = capabilities(None).ok()?;
         ours.effective.remove(CapabilitySet::SYS_ADMIN);
         set_capabilities(None, ours).ok()?;
-        let (mut free, began) = (FreeSpace::default(), Instant::now());
-        let mut in_time = true;
+        let (mut free, mut in_time) = (FreeSpace::default(), true);
         fsmap::runs(&root, fs.dev, |run| {
             if run.owner == Owner::Free {
                 free.add(run.start, run.len);
@@ -112,7 +132,7 @@ mod tests {
 
     #[test]
     fn loop_what_is_free_is_found_by_who_needs_it() {
-        for kind in ["ext4", "xfs"] {
+        for kind in ["ext4", "xfs", "btrfs"] {
             let Some(scratch) = require(ScratchFs::builder(kind, Bytes::mib(512)).build()) else {
                 continue;
             };

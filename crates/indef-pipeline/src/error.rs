@@ -7,7 +7,7 @@ use std::{
 
 use indef_core::{SkipReason, plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
-use indef_fs::FsKind;
+use indef_fs::{FsKind, NoEmptier};
 use indef_trace::{collect::TraceError, store::StoreError};
 use units::Bytes;
 
@@ -36,6 +36,15 @@ pub enum CannotCompact {
     /// No way is known for this kind of file system.
     #[error("free space of {0} cannot be made whole by indef")]
     Kind(FsKind),
+    /// The kernel cannot empty parts of this one, or does not tell of them.
+    #[error("its kernel empties no part of it: {0:?}")]
+    Parts(NoEmptier),
+    /// The kernel empties parts of it, whoever has what lies there.
+    #[error("the kernel moves all files there, so none can be left out")]
+    NotByFile,
+    /// Another operation that the kernel does not do beside this one is under way, or paused.
+    #[error("a balance or another operation on its devices is under way")]
+    Busy,
     /// Only root may see the space of all files, and move them.
     #[error("only root may make free space whole")]
     NotRoot,

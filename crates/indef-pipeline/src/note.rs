@@ -8,6 +8,8 @@ use indef_engine::{claim::ClaimError, resume::ResumeError};
 use indef_fs::{FsKind, NoGeometry, Refusal};
 use indef_trace::collect::Source;
 
+use units::Bytes;
+
 use crate::error::Error;
 
 /// Information for a person.
@@ -61,6 +63,17 @@ pub enum Note<'a> {
     SharedAmongPaths {
         /// At least one.
         files: u64,
+    },
+    /// The kernel begins to empty a part of a file system.
+    Emptying {
+        /// What it is called there.
+        part: &'static str,
+        /// Its number among those of the region, from 1 on.
+        number: u64,
+        /// Their number.
+        of: u64,
+        /// Bytes to move.
+        used: Bytes,
     },
     /// A walk begins.
     Walk,

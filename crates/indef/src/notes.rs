@@ -78,6 +78,12 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
             Name(path),
             Name(device)
         )),
+        Note::Emptying {
+            part,
+            number,
+            of,
+            used,
+        } => console.note(format_args!("{part} {number} of {of}: {used} to move")),
         Note::NothingToGain(why) => console.note(format_args!(
             "{why}; nothing is planned (--ignore-times plans all the same)"
         )),

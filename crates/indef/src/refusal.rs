@@ -5,7 +5,7 @@ use std::{io, path::Path};
 
 use anyhow::anyhow;
 use indef_core::SkipReason;
-use indef_fs::{FsError, FsKind, Refusal};
+use indef_fs::{FsError, NoEmptier, Refusal};
 use indef_pipeline::{CannotCompact, Error};
 
 use crate::{
@@ -79,15 +79,27 @@ pub(crate) fn explain(error: Error) -> anyhow::Error {
 /// Why free space cannot be made whole, and what can be done.
 fn cannot_compact(why: &CannotCompact) -> String {
     match why {
-        CannotCompact::Kind(FsKind::Btrfs) => {
-            "free space of Btrfs lies in chunks, which btrfs balance empties: btrfs balance start -dusage=50 PATH".into()
-        }
-        CannotCompact::Kind(FsKind::F2fs) => "F2FS makes free segments itself, by its garbage collector: write 1 to \
-             /sys/fs/f2fs/DEVICE/gc_urgent to hurry it, and 0 when it is done"
-            .into(),
         CannotCompact::Kind(kind) => {
-            format!("indef cannot make free space of {kind} whole; it can on ext4 and XFS")
+            format!("indef cannot make free space of {kind} whole; it can on ext4, XFS, Btrfs and F2FS")
         }
+        CannotCompact::Parts(NoEmptier::Striped) => "its data is striped over devices, or twice on one device, where indef \
+             cannot tell which chunks lie side by side; btrfs balance start -dusage=50 PATH empties those that are half used"
+            .into(),
+        CannotCompact::Parts(NoEmptier::Mixed) => "its chunks have data and metadata (mkfs.btrfs --mixed), which the kernel \
+             cannot empty one by one; btrfs balance start PATH empties all of them"
+            .into(),
+        CannotCompact::Parts(NoEmptier::ByItself) => {
+            "it is on a device with zones, of which the kernel empties chunks by itself; there is nothing to do".into()
+        }
+        CannotCompact::Parts(NoEmptier::Untold) => "the kernel does not tell how its free space lies: Btrfs needs the free space \
+             tree (mount once with space_cache=v2), F2FS /proc/fs/f2fs"
+            .into(),
+        CannotCompact::NotByFile => "Btrfs and F2FS empty parts of the whole file system, whoever has what lies there: --exclude \
+             and --engine do not go with that; leave them out"
+            .into(),
+        CannotCompact::Busy => "the kernel does one thing at a time there, and is at another: a balance, perhaps a paused one, or a \
+             device that is added, removed or resized; see `btrfs balance status`, and run again"
+            .into(),
         CannotCompact::NotRoot => {
             "only root may see the space of all files, and move them out of the way; run as root".into()
         }

@@ -9,6 +9,8 @@ use std::{
 
 use crate::{abi::AbiItem, ioctl};
 
+pub(crate) mod balance;
+pub(crate) mod chunks;
 pub(crate) mod commit;
 pub(crate) mod device;
 pub(crate) mod extent_refs;
@@ -17,8 +19,13 @@ pub(crate) mod holders;
 pub(crate) mod inode_item;
 pub(crate) mod trees;
 
+pub use balance::{cancel_balance, empty_data_chunk};
+pub use chunks::{
+    BlockGroupKind, Chunk, Stripe, chunks, data_block_groups, each_data_extent, free_extents,
+    free_runs, used,
+};
 pub use commit::start_commit;
-pub use device::{fsid, unallocated};
+pub use device::{Device, devices, fsid, sector_size, unallocated};
 pub use extent_refs::ExtentRefs;
 pub use extents::{
     Backing, FIRST_FILE, FileExtent, FileExtents, FileItem, FileName, Place, file_extents,
@@ -311,10 +318,6 @@ pub const ABI: &[AbiItem] = &[
             ("BTRFS_EXTENT_DATA_KEY", EXTENT_DATA),
             ("BTRFS_INODE_REF_KEY", INODE_REF),
             ("BTRFS_INODE_EXTREF_KEY", INODE_EXTREF),
-            ("BTRFS_CHUNK_ITEM_KEY", CHUNK_ITEM),
-            ("BTRFS_FREE_SPACE_EXTENT_KEY", FREE_SPACE_EXTENT),
-            ("BTRFS_CHUNK_TREE_OBJECTID", CHUNK_TREE as u32),
-            ("BTRFS_FREE_SPACE_TREE_OBJECTID", FREE_SPACE_TREE as u32),
         ],
     },
 ];
@@ -325,17 +328,6 @@ const INODE_REF: u32 = 12;
 const INODE_EXTREF: u32 = 13;
 /// `BTRFS_EXTENT_DATA_KEY`.
 const EXTENT_DATA: u32 = 108;
-/// `BTRFS_CHUNK_ITEM_KEY`.
-const CHUNK_ITEM: u32 = 228;
-/// `BTRFS_FREE_SPACE_EXTENT_KEY`.
-const FREE_SPACE_EXTENT: u32 = 199;
-/// `BTRFS_CHUNK_TREE_OBJECTID`.
-const CHUNK_TREE: u64 = 3;
-/// `BTRFS_FREE_SPACE_TREE_OBJECTID`.
-const FREE_SPACE_TREE: u64 = 10;
-/// `BTRFS_BLOCK_GROUP_DATA`.
-const BLOCK_GROUP_DATA: u64 = 1;
-
 /// A key that was found, with its item.
 struct FoundItem<'a> {
     objectid: u64,
@@ -451,68 +443,6 @@ pub fn compressions(
         true
     })?;
     Ok(ways)
-}
-
-/// Address ranges (start, length) of the block groups that hold file data.
-///
-/// # Errors
-///
-/// `EPERM` without `CAP_SYS_ADMIN`.
-pub fn data_block_groups(file: impl AsFd) -> io::Result<Vec<(u64, u64)>> {
-    let mut groups = Vec::new();
-    each_chunk(file, |start, length, kind| {
-        if kind & BLOCK_GROUP_DATA != 0 {
-            groups.push((start, length));
-        }
-    })?;
-    Ok(groups)
-}
-
-/// Visit all chunks: start, length, `BTRFS_BLOCK_GROUP_*` bits.
-fn each_chunk(file: impl AsFd, mut visit: impl FnMut(u64, u64, u64)) -> io::Result<()> {
-    // struct btrfs_chunk: length, owner, stripe_len, type, each of 64 bits.
-    const TYPE: usize = 24;
-    let key = SearchKey {
-        tree_id: CHUNK_TREE,
-        max_objectid: u64::MAX,
-        min_type: CHUNK_ITEM,
-        max_type: CHUNK_ITEM,
-        max_offset: u64::MAX,
-        ..SearchKey::default()
-    };
-    search(file, key, |found| {
-        if let (Some(length), Some(kind)) =
-            (disk_u64_at(found.item, 0), disk_u64_at(found.item, TYPE))
-        {
-            visit(found.offset, length, kind);
-        }
-        true
-    })
-}
-
-/// Visit the free extents (start, length) of the address range, as of the last commit, until `visit`
-/// returns `false`. Free space in small pieces, which Btrfs keeps as a bitmap, is not visited.
-///
-/// # Errors
-///
-/// `EPERM` without `CAP_SYS_ADMIN`, `ENOENT` where there is no free space tree.
-pub fn free_extents(
-    file: impl AsFd,
-    start: u64,
-    len: u64,
-    mut visit: impl FnMut(u64, u64) -> bool,
-) -> io::Result<()> {
-    let key = SearchKey {
-        tree_id: FREE_SPACE_TREE,
-        min_objectid: start,
-        max_objectid: start.saturating_add(len).saturating_sub(1),
-        min_type: FREE_SPACE_EXTENT,
-        max_type: FREE_SPACE_EXTENT,
-        max_offset: u64::MAX,
-        ..SearchKey::default()
-    };
-    // The key alone has the start and the length.
-    search(file, key, |found| visit(found.objectid, found.offset))
 }
 
 #[cfg(test)]

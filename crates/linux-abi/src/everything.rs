@@ -10,6 +10,8 @@ pub fn all() -> Vec<AbiItem> {
         crate::ext4::ABI,
         crate::ext4::disk::ABI,
         crate::btrfs::ABI,
+        crate::btrfs::balance::ABI,
+        crate::btrfs::chunks::ABI,
         crate::btrfs::commit::ABI,
         crate::btrfs::device::ABI,
         crate::btrfs::extent_refs::ABI,

@@ -24,24 +24,41 @@ const _: () = {
     assert!(size_of::<Defragment>() == 16);
     assert!(offset_of!(Defragment, len) == 8);
     assert!(<Defragment as ioctl::IoctlArgument>::REQUEST == 0xC010_F508);
+    assert!(<GcRange as ioctl::IoctlArgument>::REQUEST == 0x4018_F50B);
     assert!(<Resize as ioctl::IoctlArgument>::REQUEST == 0x4008_F510);
     assert!(<WriteCheckpoint as ioctl::IoctlArgument>::REQUEST == 0xF507);
 };
 
 /// Structures and numbers of this module, for `cargo xtask abi-check`.
-pub const ABI: &[AbiItem] = &[AbiItem {
-    header: "linux/f2fs.h",
-    c_type: "struct f2fs_defragment",
-    size: size_of::<Defragment>(),
-    fields: &[
-        ("start", offset_of!(Defragment, start)),
-        ("len", offset_of!(Defragment, len)),
-    ],
-    requests: &[(
-        "F2FS_IOC_DEFRAGMENT",
-        <Defragment as ioctl::IoctlArgument>::REQUEST,
-    )],
-}];
+pub const ABI: &[AbiItem] = &[
+    AbiItem {
+        header: "linux/f2fs.h",
+        c_type: "struct f2fs_defragment",
+        size: size_of::<Defragment>(),
+        fields: &[
+            ("start", offset_of!(Defragment, start)),
+            ("len", offset_of!(Defragment, len)),
+        ],
+        requests: &[(
+            "F2FS_IOC_DEFRAGMENT",
+            <Defragment as ioctl::IoctlArgument>::REQUEST,
+        )],
+    },
+    AbiItem {
+        header: "linux/f2fs.h",
+        c_type: "struct f2fs_gc_range",
+        size: size_of::<GcRange>(),
+        fields: &[
+            ("sync", offset_of!(GcRange, sync)),
+            ("start", offset_of!(GcRange, start)),
+            ("len", offset_of!(GcRange, len)),
+        ],
+        requests: &[(
+            "F2FS_IOC_GARBAGE_COLLECT_RANGE",
+            <GcRange as ioctl::IoctlArgument>::REQUEST,
+        )],
+    },
+];
 
 // SAFETY: F2FS_IOC_DEFRAGMENT is _IOWR(0xf5, 8, struct f2fs_defragment); the kernel reads and
 // writes these 16 bytes and nothing else, and every bit pattern is valid for plain integers.
@@ -60,6 +77,38 @@ pub fn defragment(file: impl AsFd, start: u64, len: u64) -> io::Result<u64> {
     let mut argument = Defragment { start, len };
     ioctl::call(file, &mut argument)?;
     Ok(argument.len)
+}
+
+/// `struct f2fs_gc_range`: in blocks.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct GcRange {
+    sync: u32,
+    padding: u32,
+    start: u64,
+    len: u64,
+}
+
+// SAFETY: F2FS_IOC_GARBAGE_COLLECT_RANGE is _IOW(0xf5, 11, struct f2fs_gc_range): the kernel reads these 24 bytes.
+unsafe impl ioctl::IoctlArgument for GcRange {
+    const REQUEST: u32 = ioctl::request(ioctl::WRITE, 0xF5, 11, size_of::<GcRange>());
+}
+
+/// Collect the garbage of the section that has this block: move all that is valid in it elsewhere, and free it with a
+/// checkpoint. Returns when that is done.
+///
+/// # Errors
+///
+/// The kernel's errno: `EPERM` without `CAP_SYS_ADMIN`, `EAGAIN` where a log is in the section or something could not be
+/// moved, `EINVAL` outside of the main area, `ENODATA` where nothing is valid, `EROFS`.
+pub fn collect_section(on: impl AsFd, block: u64) -> io::Result<()> {
+    let mut range = GcRange {
+        sync: 1,
+        start: block,
+        ..GcRange::default()
+    };
+    ioctl::call(on, &mut range)?;
+    Ok(())
 }
 
 /// The argument of ioctls that have none.

@@ -31,6 +31,30 @@ pub const fn request(direction: u32, kind: u8, number: u8, size: usize) -> u32 {
     direction << 30 | (size as u32) << 16 | (kind as u32) << 8 | number as u32
 }
 
+/// An ioctl whose argument is a number.
+///
+/// # Safety
+///
+/// `REQUEST` must be an ioctl that takes a number, not a pointer.
+pub unsafe trait IoctlNumber {
+    /// The request number as in the header.
+    const REQUEST: u32;
+}
+
+/// Issue an ioctl with this number.
+///
+/// # Errors
+///
+/// The kernel's errno, as an [`io::Error`].
+pub fn call_number<A: IoctlNumber>(fd: impl AsFd, number: libc::c_int) -> io::Result<()> {
+    let raw = fd.as_fd().as_raw_fd();
+    // SAFETY: the trait's contract: the kernel takes the number for no pointer.
+    match unsafe { libc::ioctl(raw, A::REQUEST as libc::Ioctl, number) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Issue the ioctl and return its non-negative result.
 ///
 /// # Errors

@@ -26,7 +26,7 @@ pub use held::{ExtentRef, HeldExtent, HeldExtents, Unreachable};
 pub use joints::Joints;
 pub use measure::Fragmentation;
 pub(crate) use measure::Scan;
-pub use region::{Region, cheapest_region};
+pub use region::{Movable, Region, cheapest_region};
 pub use row::Row;
 pub use windows::{WindowedDolf, WindowedDopf};
 

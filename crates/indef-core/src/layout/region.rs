@@ -1,8 +1,9 @@
 //! The region of a device that is the cheapest to empty.
 //!
 //! Free space is made whole by moving away what lies between free runs. A *region* is a range of the device
-//! that has nothing but free runs and fragments of files that can move, each as a whole: a fragment that is cut
-//! would leave its file with one more. Emptying it writes the bytes of its fragments, and gives one free run.
+//! that has nothing but free runs and what can move, each as a whole: a fragment of a file that is cut would leave its
+//! file with one more, and a chunk of Btrfs is emptied by the kernel or is not. Emptying a region writes the bytes that
+//! these have, and gives one free run.
 //!
 //! ```text
 //!        ┌──────── region: 7 blocks of fragments to move ────────┐
@@ -20,23 +21,42 @@ use units::{Bytes, PhysRange};
 pub struct Region {
     /// The range that has to be emptied, whose ends cut no fragment and no free run.
     pub place: PhysRange,
-    /// The bytes of fragments in it.
+    /// The bytes in it that have to be moved.
     pub to_move: Bytes,
     /// Its free bytes.
     pub free: Bytes,
 }
 
+/// A range that can be emptied, as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Movable {
+    /// Where it lies.
+    pub place: PhysRange,
+    /// The bytes that are moved then: all of a fragment; of a part of the file system what is used of it.
+    pub used: Bytes,
+}
+
+impl From<PhysRange> for Movable {
+    /// A fragment.
+    fn from(place: PhysRange) -> Self {
+        Self {
+            place,
+            used: place.len,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Part {
     place: PhysRange,
-    is_free: bool,
+    used: Bytes,
 }
 
 /// The cheapest region of at least `wanted` bytes, of the longest ones with that price; `None` where there is
-/// none. `free` are the free runs and `movable` the fragments that can move, both in the order of the device and
+/// none. `free` are the free runs and `movable` what can move, both in the order of the device and
 /// without overlap; everything else stays where it is.
 #[must_use]
-pub fn cheapest_region(free: &[PhysRange], movable: &[PhysRange], wanted: Bytes) -> Option<Region> {
+pub fn cheapest_region(free: &[PhysRange], movable: &[Movable], wanted: Bytes) -> Option<Region> {
     let parts = merge(free, movable);
     parts
         .chunk_by(|one, next| one.place.end() == next.place.start)
@@ -48,15 +68,13 @@ pub fn cheapest_region(free: &[PhysRange], movable: &[PhysRange], wanted: Bytes)
 fn cheapest_of(parts: &[Part], wanted: Bytes) -> Option<Region> {
     let mut best: Option<Region> = None;
     let (mut end, mut to_move) = (0, Bytes::ZERO);
-    let moved = |part: &Part| match part.is_free {
-        true => Bytes::ZERO,
-        false => part.place.len,
-    };
     for (first, part) in parts.iter().enumerate() {
         let place = |end: usize| PhysRange::between(part.place.start, parts[end - 1].place.end());
         // What is free beyond costs nothing.
-        while end < parts.len() && (end <= first || place(end).len < wanted || parts[end].is_free) {
-            to_move += moved(&parts[end]);
+        while end < parts.len()
+            && (end <= first || place(end).len < wanted || parts[end].used.is_zero())
+        {
+            to_move += parts[end].used;
             end += 1;
         }
         let place = place(end);
@@ -74,23 +92,23 @@ fn cheapest_of(parts: &[Part], wanted: Bytes) -> Option<Region> {
                 free: place.len.saturating_sub(to_move),
             });
         }
-        to_move = to_move.saturating_sub(moved(part));
+        to_move = to_move.saturating_sub(part.used);
     }
     best
 }
 
 /// All parts in the order of the device. Of two that overlap, as they can where the device changed between two
 /// looks, neither is used.
-fn merge(free: &[PhysRange], movable: &[PhysRange]) -> Vec<Part> {
-    let part = |is_free| {
-        move |place: &PhysRange| Part {
-            place: *place,
-            is_free,
-        }
-    };
+fn merge(free: &[PhysRange], movable: &[Movable]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(free.len() + movable.len());
-    parts.extend(free.iter().map(part(true)));
-    parts.extend(movable.iter().map(part(false)));
+    parts.extend(free.iter().map(|place| Part {
+        place: *place,
+        used: Bytes::ZERO,
+    }));
+    parts.extend(movable.iter().map(|it| Part {
+        place: it.place,
+        used: it.used,
+    }));
     parts.retain(|part| !part.place.is_empty());
     parts.sort_by_key(|part| part.place.start);
     let mut reached = units::PhysOffset(0);
@@ -118,7 +136,7 @@ mod tests {
     use super::*;
 
     /// `.` is free, a letter a fragment (of equal ones beside each other), `#` stays.
-    fn parse(map: &str) -> (Vec<PhysRange>, Vec<PhysRange>) {
+    fn parse(map: &str) -> (Vec<PhysRange>, Vec<Movable>) {
         let (mut free, mut movable) = (Vec::new(), Vec::new());
         let bytes = map.as_bytes();
         let mut at = 0;
@@ -127,7 +145,7 @@ mod tests {
             match run[0] {
                 b'.' => free.push(place),
                 b'#' => {}
-                _ => movable.push(place),
+                _ => movable.push(place.into()),
             }
             at += run.len();
         }
@@ -162,10 +180,29 @@ mod tests {
     #[test]
     fn what_overlaps_is_not_used() {
         let free = [PhysRange::new(0, 4), PhysRange::new(8, 4)];
-        let movable = [PhysRange::new(2, 4), PhysRange::new(6, 2)];
+        let movable = [PhysRange::new(2, 4), PhysRange::new(6, 2)].map(Movable::from);
         let region = cheapest_region(&free, &movable, Bytes(5)).unwrap();
         assert_eq!(region.place, PhysRange::new(6, 6));
         assert_eq!(cheapest_region(&free, &movable, Bytes(7)), None);
+    }
+
+    #[test]
+    fn parts_that_are_hardly_used_are_cheap() {
+        let part = |start, len, used| Movable {
+            place: PhysRange::new(start, len),
+            used: Bytes(used),
+        };
+        let movable = [part(0, 8, 7), part(8, 8, 2), part(16, 8, 3), part(28, 8, 8)];
+        let free = [PhysRange::new(24, 4)];
+        let region = |wanted| cheapest_region(&free, &movable, Bytes(wanted)).unwrap();
+        let expect = |start, len, to_move: u64| Region {
+            place: PhysRange::new(start, len),
+            to_move: Bytes(to_move),
+            free: Bytes(len - to_move),
+        };
+        assert_eq!(region(5), expect(8, 8, 2));
+        assert_eq!(region(12), expect(16, 12, 3));
+        assert_eq!(region(17), expect(8, 20, 5));
     }
 
     proptest! {

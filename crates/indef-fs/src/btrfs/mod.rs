@@ -39,6 +39,7 @@
 mod again;
 mod batch;
 mod call;
+mod chunks;
 mod commits;
 mod compression;
 mod held;
@@ -59,6 +60,7 @@ use crate::{
     CountedRange, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation, Relocator,
     Target,
 };
+pub(crate) use chunks::{Chunks, space_map};
 use commits::Commits;
 pub(crate) use held::partly_reached;
 pub(crate) use inodes::{Chunk, TreeInodes};

@@ -2,20 +2,26 @@
 //!
 //! [`defragment`] works with every kernel: the host rewrites ranges. [`offload`] needs a patched
 //! kernel, and has the device copy. Both move a file part by part, each of which is chosen by
-//! [`parts`].
+//! [`parts`]. [`sections`] are what the kernel empties as a whole, which makes free space whole.
 
 mod batch;
 mod defragment;
 mod offload;
 mod parts;
 mod room;
+mod sections;
 mod superblock;
 
 use indef_core::SkipReason;
 use rustix::thread::{CapabilitySet, capabilities};
 use units::Bytes;
 
-pub(crate) use self::{defragment::F2fsDefragment, offload::F2fsOffload, superblock::Superblock};
+pub(crate) use self::{
+    defragment::F2fsDefragment,
+    offload::F2fsOffload,
+    sections::{Sections, space_map},
+    superblock::Superblock,
+};
 use crate::{Attributes, Refusal, Target};
 
 /// F2FS's block on the machines that the patched kernels are for. It is as large as a page.

@@ -31,6 +31,10 @@ pub(crate) struct Superblock {
     pub(crate) section: Bytes,
     /// Segments, the unit of its logs, of which a section is made.
     pub(crate) segments_per_section: u32,
+    /// The unit of its addresses.
+    pub(crate) block: Bytes,
+    /// The block at which its segments of data and nodes begin.
+    pub(crate) main: u64,
     /// In the order of their addresses; the first is the one that is mounted.
     pub(crate) members: Vec<Member>,
 }
@@ -92,6 +96,8 @@ impl Superblock {
         Some(Self {
             section: Bytes(section),
             segments_per_section: found.segs_per_sec.get(),
+            block: Bytes(block),
+            main: found.main_blkaddr.get().into(),
             members,
         })
     }

@@ -17,7 +17,10 @@
 //! put no data there, and keep what they moved away until the round ends. That is space which others miss meanwhile:
 //! a region is no longer than what is free beyond the share that stays free, and all of it is let go when half of that
 //! share is used up ([`Pressure`]).
+//!
+//! On Btrfs and F2FS the kernel moves what lies in the region, part by part ([`parts`]).
 
+mod parts;
 mod pressure;
 mod region;
 mod result;
@@ -40,8 +43,8 @@ use indef_engine::{
     run::{Observer, Reason, RunOptions, StopCause, run_beneath},
 };
 use indef_fs::{
-    Balloon, EngineOptions, FileSystemKey, Filesystem, FsKind, Grounds, Refusal, Roots, Space,
-    SpaceMap, relocator, space_map,
+    Balloon, Emptier, EngineOptions, FileSystemKey, Filesystem, FsKind, Grounds, Refusal, Roots,
+    Space, SpaceMap, emptier, relocator, space_map,
 };
 use rustix::{
     fs::syncfs,
@@ -109,7 +112,7 @@ impl Compactor<'_> {
     /// this is not root; another run works on the file system. Nothing was done: an error after the first round is in the result.
     pub fn compact(&self) -> Result<Compacted, Error> {
         let began = Instant::now();
-        let fs = self.file_system()?;
+        let (fs, emptier) = self.file_system()?;
         let _claim = match self.options.dry_run {
             true => None,
             false => self.claim(&fs)?,
@@ -131,6 +134,8 @@ impl Compactor<'_> {
             bytes_written: Bytes::ZERO,
             held: None,
             rounds: 0,
+            parts: None,
+            parts_emptied: 0,
             in_the_way: InTheWay::default(),
             excluded: Excluded::default(),
             end: CompactEnd::Whole,
@@ -138,14 +143,18 @@ impl Compactor<'_> {
             files_failed: 0,
             duration: Duration::ZERO,
         };
-        if done.largest_before < done.wanted
-            && let Err(error) = self.rounds(&fs, &mut done, began, round_files)
-        {
-            if done.rounds == 0 {
-                return Err(error);
+        if done.largest_before < done.wanted {
+            let ended = match &emptier {
+                Some(emptier) => self.empty_parts(&fs, &**emptier, &mut done, began),
+                None => self.rounds(&fs, &mut done, began, round_files),
+            };
+            if let Err(error) = ended {
+                if done.rounds == 0 {
+                    return Err(error);
+                }
+                done.end = CompactEnd::Failed;
+                done.error = Some(error);
             }
-            done.end = CompactEnd::Failed;
-            done.error = Some(error);
         }
         done.duration = began.elapsed();
         Ok(done)
@@ -347,15 +356,16 @@ impl Compactor<'_> {
         self.want.unwrap_or(tenfold.min(half))
     }
 
-    /// The file system, if its free space can be made whole, by this user.
-    fn file_system(&self) -> Result<Filesystem, Error> {
+    /// The file system, if its free space can be made whole, by this user; with what empties parts of it, where the kernel
+    /// does that.
+    fn file_system(&self) -> Result<(Filesystem, Option<Box<dyn Emptier>>), Error> {
         let fs = look_up(&self.path).map_err(|source| Error::Open {
             path: self.path.clone(),
             source,
         })?;
         match fs.kind {
-            FsKind::Ext4 | FsKind::Xfs => {}
-            kind => return Err(self.cannot(&fs, CannotCompact::Kind(kind))),
+            FsKind::Ext4 | FsKind::Xfs | FsKind::Btrfs | FsKind::F2fs => {}
+            kind @ FsKind::Other(_) => return Err(self.cannot(&fs, CannotCompact::Kind(kind))),
         }
         let is_root = capabilities(None).is_ok_and(|sets| {
             let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH;
@@ -363,6 +373,19 @@ impl Compactor<'_> {
         });
         if !is_root {
             return Err(self.cannot(&fs, CannotCompact::NotRoot));
+        }
+        if matches!(fs.kind, FsKind::Btrfs | FsKind::F2fs) {
+            if !self.select.is_everything() || self.options.engine.is_some() {
+                return Err(self.cannot(&fs, CannotCompact::NotByFile));
+            }
+            if fs.read_only {
+                return Err(self.cannot(&fs, CannotCompact::Refused(SkipReason::ReadOnlyMount)));
+            }
+            let emptier = emptier(&fs).map_err(|error| self.cannot(&fs, error.into()))?;
+            return match emptier {
+                Ok(emptier) => Ok((fs, Some(emptier))),
+                Err(why) => Err(self.cannot(&fs, CannotCompact::Parts(why))),
+            };
         }
         let options = EngineOptions {
             vacate: Some(PhysRange::default()),
@@ -375,7 +398,7 @@ impl Compactor<'_> {
             .map_or_else(|| fs.engines(), |kind| vec![kind]);
         for kind in kinds {
             match relocator(kind, &fs, &options) {
-                Ok(_) => return Ok(fs),
+                Ok(_) => return Ok((fs, None)),
                 Err(Refusal::Skip(SkipReason::NoEngine) | Refusal::Failed(_)) => {}
                 Err(Refusal::Skip(why)) => reason = why,
             }

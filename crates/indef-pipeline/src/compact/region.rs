@@ -7,7 +7,7 @@ use std::{
 
 use indef_core::{
     SkipReason,
-    layout::{Region, cheapest_region},
+    layout::{Movable, Region, cheapest_region},
     plan::{Chunk, Decision, Edges, FilePlan},
 };
 use indef_fs::{Filesystem, Grounds};
@@ -74,16 +74,30 @@ pub(super) fn choose(
         .iter()
         .map(|fragment| fragment.place)
         .filter(can_hold)
+        .map(Movable::from)
         .collect();
     let longest = survey.space.largest();
+    let region = pick(longest, limits, |wanted| {
+        cheapest_region(&free, &movable, wanted).map(|region| (region, region.place.len))
+    })?;
+    Ok(plan(fs, survey, region))
+}
+
+/// The first region of the lengths to try that is worth its bytes, and for which there are room and budget. `find` tells
+/// the one of a length, with the bytes for which there has to be room meanwhile.
+pub(super) fn pick(
+    longest: Bytes,
+    limits: &Limits,
+    find: impl Fn(Bytes) -> Option<(Region, Bytes)>,
+) -> Result<Region, NoRegion> {
     let mut why = NoRegion::None;
     for wanted in lengths(limits.wanted).take_while(|wanted| *wanted > longest) {
-        if let Some(region) = cheapest_region(&free, &movable, wanted) {
+        if let Some((region, room)) = find(wanted) {
             let gained = region.place.len.saturating_sub(longest);
             let is_worth = region.to_move.get() / 2 <= gained.get();
-            let has_room = region.place.len <= limits.spare;
+            let has_room = room <= limits.spare;
             if is_worth && has_room && region.to_move <= limits.budget {
-                return Ok(plan(fs, survey, region));
+                return Ok(region);
             }
             if is_worth && has_room {
                 why = NoRegion::Budget;
@@ -122,24 +136,35 @@ fn plan(fs: &Filesystem, survey: &Survey, region: Region) -> Chosen {
     }
 }
 
-/// The fragments for which there is no room in one piece, when each goes into the longest run that is left, the
-/// longest first.
+/// The fragments for which there is no room in one piece.
 fn unfit(fragments: &[Fragment], outside: Vec<PhysRange>) -> Vec<Fragment> {
-    let mut runs: BinaryHeap<Bytes> = outside.into_iter().map(|run| run.len).collect();
     let mut longest_first = fragments.to_vec();
     longest_first.sort_unstable_by_key(|fragment| std::cmp::Reverse(fragment.place.len));
-    longest_first.retain(|fragment| {
-        let Some(longest) = runs.pop() else {
-            return true;
+    let mut places = Places::of(outside.into_iter().map(|run| run.len));
+    longest_first.retain(|fragment| !places.take(fragment.place.len));
+    longest_first
+}
+
+/// Free runs, of which each piece takes the longest that is left. The longest pieces have to come first.
+pub(super) struct Places(BinaryHeap<Bytes>);
+
+impl Places {
+    pub(super) fn of(runs: impl Iterator<Item = Bytes>) -> Self {
+        Self(runs.collect())
+    }
+
+    /// A place for a piece; `false` where there is none that takes it as a whole.
+    pub(super) fn take(&mut self, piece: Bytes) -> bool {
+        let Some(longest) = self.0.pop() else {
+            return false;
         };
-        let fits = longest >= fragment.place.len;
-        runs.push(match fits {
-            true => longest - fragment.place.len,
+        let fits = longest >= piece;
+        self.0.push(match fits {
+            true => longest - piece,
             false => longest,
         });
-        !fits
-    });
-    longest_first
+        fits
+    }
 }
 
 /// A plan for each file. Files at the beginning of the region come first, so that a run that ends early has freed

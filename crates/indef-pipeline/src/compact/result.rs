@@ -71,7 +71,7 @@ pub struct InTheWay {
     /// Space of which neither the file system nor the walk tells an owner: files outside of the path, deleted ones
     /// that are open, directories; on XFS without `rmapbt` metadata, too.
     pub unknown: Bytes,
-    /// By reason.
+    /// By reason; where the kernel empties parts, these.
     pub files: BTreeMap<SkipReason, Staying>,
 }
 
@@ -102,6 +102,11 @@ pub struct Compacted {
     pub held: Option<Bytes>,
     /// Rounds in which something was moved, or was to be.
     pub rounds: u32,
+    /// What the kernel empties as a whole there (`"chunk"`, `"section"`), and how many of them lie in the region; `None` where
+    /// files move one by one.
+    pub parts: Option<(&'static str, u64)>,
+    /// How many were emptied.
+    pub parts_emptied: u64,
     /// Data that stayed in place.
     pub in_the_way: InTheWay,
     /// Files and folders that were left where they are, as asked; they are of [`InTheWay::unknown`].

@@ -23,14 +23,18 @@ use super::{
 /// extents, files that are immutable or that nobody below PATH owns. Contents, sizes, times, holes and sharing stay
 /// as they are; the files may be in use. Interrupt it at any time, and run it again to go on.
 ///
-/// For ext4 and XFS, as root.
+/// On Btrfs the kernel empties chunks of data (as btrfs balance does), on F2FS sections (as its garbage collector does):
+/// indef chooses the cheapest, and sees that what moves finds a place elsewhere. Files anywhere on the file system move
+/// then, with their snapshots. On Btrfs the run is room for new chunks, which metadata can have, too.
+///
+/// For ext4, XFS, Btrfs and F2FS, as root.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sudo indef scan /srv                     how free space lies now, among other things\n  \
     sudo indef compact --dry-run /srv        which region, how many bytes to move, and for what\n  \
     sudo indef compact /srv                  a free run ten times as long as the longest\n  \
     sudo indef compact --want 1GiB --budget 2GiB --rate 50MiB /srv\n\n\
-    It writes at most two bytes for each byte of the run. Btrfs has its own tool for this, btrfs balance.\n\
+    It writes at most two bytes for each byte of the run.\n\
     Exit status 3: a limit or a signal stopped it before the run was as long as wanted, or others needed the space. \
     1: an error; what was done before it is told.")]
 pub(crate) struct CompactArgs {

@@ -35,6 +35,9 @@ pub(super) struct CompactRest {
     written_per_byte: Option<f64>,
     held_bytes: Option<Bytes>,
     rounds: u32,
+    part: Option<&'static str>,
+    parts_in_region: Option<u64>,
+    parts_emptied: Option<u64>,
     in_the_way: InTheWayJson,
     duration_ns: Nanos,
 }
@@ -93,6 +96,9 @@ impl CompactRest {
             written_per_byte: done.written_per_byte(),
             held_bytes: done.held,
             rounds: done.rounds,
+            part: done.parts.map(|(part, _)| part),
+            parts_in_region: done.parts.map(|(_, number)| number),
+            parts_emptied: done.parts.map(|_| done.parts_emptied),
             in_the_way: InTheWayJson {
                 metadata_bytes: done.in_the_way.metadata,
                 unknown_bytes: done.in_the_way.unknown,

@@ -31,13 +31,16 @@ pub(super) fn write(
         done.free
     )?;
     if let Some(region) = &done.region {
+        let whose = match done.parts {
+            Some((part, number)) => parts(number, part),
+            None => counted(done.files, "file", "files"),
+        };
         writeln!(
             out,
-            "Region: {} at {}, with {} to move in {}",
+            "Region: {} at {}, with {} to move in {whose}",
             region.place.len,
             Bytes(region.place.start.get()),
             region.to_move,
-            counted(done.files, "file", "files")
         )?;
     }
     let end = match done.end {
@@ -82,20 +85,21 @@ pub(super) fn write(
     }
     writeln!(out, "What cannot move on this file system:")?;
     writeln!(out, "  {}  metadata, as far as it tells", way.metadata)?;
-    writeln!(
-        out,
-        "  {}  of owners that are not files below {}, or not told",
-        way.unknown,
-        Name(path)
-    )?;
-    for (reason, staying) in &way.files {
+    if done.parts.is_none() {
         writeln!(
             out,
-            "  {}  in {}: {}",
-            staying.bytes,
-            counted(staying.pieces, "piece", "pieces"),
-            reason.advice()
+            "  {}  of owners that are not files below {}, or not told",
+            way.unknown,
+            Name(path)
         )?;
+    }
+    for (reason, staying) in &way.files {
+        let pieces = match done.parts {
+            Some((part, _)) => parts(staying.pieces, part),
+            None => counted(staying.pieces, "piece", "pieces"),
+        };
+        let why = reason.advice();
+        writeln!(out, "  {}  in {pieces}: {why}", staying.bytes)?;
     }
     Ok(())
 }
@@ -108,8 +112,20 @@ fn reached(done: &Compacted) -> String {
         "the longest free run has {} now; {} moved in {}{price}",
         done.largest_after,
         done.bytes_relocated,
-        counted(done.files_moved, "file", "files")
+        moved(done)
     )
+}
+
+/// What was moved, or emptied.
+fn moved(done: &Compacted) -> String {
+    match done.parts {
+        Some((part, _)) => parts(done.parts_emptied, part),
+        None => counted(done.files_moved, "file", "files"),
+    }
+}
+
+fn parts(number: u64, part: &str) -> String {
+    counted(number, part, &format!("{part}s"))
 }
 
 /// The free space after the last round cannot be told.
@@ -118,7 +134,7 @@ fn seen(done: &Compacted) -> String {
         "the longest free run had {} when it was last seen; {} moved in {}",
         done.largest_after,
         done.bytes_relocated,
-        counted(done.files_moved, "file", "files")
+        moved(done)
     )
 }
 

@@ -11,6 +11,7 @@ mod generic_defrag;
 mod history;
 mod loop_claims;
 mod loop_compact;
+mod loop_compact_chunks;
 mod loop_demo;
 mod loop_probe;
 mod loop_profile;

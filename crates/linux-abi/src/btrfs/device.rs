@@ -1,4 +1,4 @@
-//! `BTRFS_IOC_FS_INFO` and `BTRFS_IOC_DEV_INFO`: the space of its devices that a file system has not
+//! `BTRFS_IOC_FS_INFO` and `BTRFS_IOC_DEV_INFO`: the devices of a file system, the space of them that it has not
 //! given to any block group yet, and its UUID.
 
 use std::{
@@ -15,7 +15,9 @@ struct FsInfo {
     max_id: u64,
     num_devices: u64,
     fsid: [u8; 16],
-    rest: [u64; 124],
+    nodesize: u32,
+    sectorsize: u32,
+    rest: [u64; 123],
 }
 
 // SAFETY: BTRFS_IOC_FS_INFO is _IOR(0x94, 31, struct btrfs_ioctl_fs_info_args); the kernel reads
@@ -48,6 +50,7 @@ unsafe impl ioctl::IoctlArgument for DevInfo {
 const _: () = {
     assert!(size_of::<FsInfo>() == 1024);
     assert!(offset_of!(FsInfo, fsid) == 16);
+    assert!(offset_of!(FsInfo, sectorsize) == 36);
     assert!(size_of::<DevInfo>() == 4096);
     assert!(offset_of!(DevInfo, bytes_used) == 24);
 };
@@ -63,6 +66,8 @@ const FS_INFO: AbiItem = AbiItem {
         ("max_id", offset_of!(FsInfo, max_id)),
         ("num_devices", offset_of!(FsInfo, num_devices)),
         ("fsid", offset_of!(FsInfo, fsid)),
+        ("nodesize", offset_of!(FsInfo, nodesize)),
+        ("sectorsize", offset_of!(FsInfo, sectorsize)),
     ],
     requests: &[(
         "BTRFS_IOC_FS_INFO",
@@ -102,21 +107,43 @@ fn fs_info(file: impl AsFd) -> io::Result<Box<FsInfo>> {
         max_id: 0,
         num_devices: 0,
         fsid: [0; 16],
-        rest: [0; 124],
+        nodesize: 0,
+        sectorsize: 0,
+        rest: [0; 123],
     });
     ioctl::call(file, &mut *info)?;
     Ok(info)
 }
 
-/// Bytes that belong to no block group, on the device that has most of them.
+/// The size of a block of data.
 ///
 /// # Errors
 ///
 /// The kernel's errno: `ENOTTY` on other file systems.
-pub fn unallocated(file: impl AsFd) -> io::Result<u64> {
+pub fn sector_size(file: impl AsFd) -> io::Result<u32> {
+    Ok(fs_info(file)?.sectorsize)
+}
+
+/// A device of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its number in the file system.
+    pub number: u64,
+    /// Its size in bytes, as far as the file system may use it.
+    pub size: u64,
+    /// Bytes of it that belong to a block group.
+    pub allocated: u64,
+}
+
+/// The devices of a file system.
+///
+/// # Errors
+///
+/// The kernel's errno: `ENOTTY` on other file systems.
+pub fn devices(file: impl AsFd) -> io::Result<Vec<Device>> {
     let file = file.as_fd();
     let info = fs_info(file)?;
-    let mut most = 0;
+    let mut devices = Vec::new();
     for devid in 1..=info.max_id.min(MAX_DEVICES) {
         let mut device = Box::new(DevInfo {
             devid,
@@ -126,11 +153,28 @@ pub fn unallocated(file: impl AsFd) -> io::Result<u64> {
             rest: [0; 507],
         });
         match ioctl::call(file, &mut *device) {
-            Ok(_) => most = most.max(device.total_bytes.saturating_sub(device.bytes_used)),
+            Ok(_) => devices.push(Device {
+                number: devid,
+                size: device.total_bytes,
+                allocated: device.bytes_used,
+            }),
             // A number that is not in use.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(most)
+    Ok(devices)
+}
+
+/// Bytes that belong to no block group, on the device that has most of them.
+///
+/// # Errors
+///
+/// The kernel's errno: `ENOTTY` on other file systems.
+pub fn unallocated(file: impl AsFd) -> io::Result<u64> {
+    let devices = devices(file)?;
+    let free = devices
+        .iter()
+        .map(|it| it.size.saturating_sub(it.allocated));
+    Ok(free.max().unwrap_or(0))
 }

@@ -3,7 +3,11 @@
 
 use std::{io, os::fd::AsFd};
 
-use super::{SearchKey, disk_u64_at, each_chunk, search};
+use super::{
+    SearchKey,
+    chunks::{BlockGroupKind, chunks},
+    disk_u64_at, search,
+};
 use crate::abi::AbiItem;
 
 /// `BTRFS_ROOT_TREE_OBJECTID`.
@@ -24,15 +28,6 @@ const UUID: usize = 247;
 const PARENT_UUID: usize = 263;
 /// `BTRFS_ROOT_REF_KEY`.
 const ROOT_REF: u32 = 156;
-/// `BTRFS_BLOCK_GROUP_METADATA`.
-const METADATA: u64 = 1 << 2;
-/// `BTRFS_BLOCK_GROUP_RAID1`, `_DUP`, `_RAID10`: two copies.
-const TWICE: u64 = 1 << 4 | 1 << 5 | 1 << 6;
-/// `BTRFS_BLOCK_GROUP_RAID1C3`.
-const THRICE: u64 = 1 << 9;
-/// `BTRFS_BLOCK_GROUP_RAID1C4`.
-const FOUR_TIMES: u64 = 1 << 10;
-
 /// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub(crate) const ABI: &[AbiItem] = &[AbiItem {
     header: "linux/btrfs_tree.h",
@@ -50,9 +45,6 @@ pub(crate) const ABI: &[AbiItem] = &[AbiItem {
         ("BTRFS_ROOT_ITEM_KEY", ROOT_ITEM),
         ("BTRFS_ROOT_REF_KEY", ROOT_REF),
         ("BTRFS_ROOT_TREE_OBJECTID", ROOT_TREE as u32),
-        ("BTRFS_BLOCK_GROUP_METADATA", METADATA as u32),
-        ("BTRFS_BLOCK_GROUP_RAID1C3", THRICE as u32),
-        ("BTRFS_BLOCK_GROUP_RAID1C4", FOUR_TIMES as u32),
     ],
 }];
 
@@ -175,19 +167,11 @@ fn root_item(subvolume: u64) -> SearchKey {
 ///
 /// Those of [`tree_facts`].
 pub fn metadata_copies(file: impl AsFd) -> io::Result<u64> {
-    let mut most = 1;
-    each_chunk(file, |_, _, kind| {
-        if kind & METADATA != 0 {
-            let copies = match kind {
-                kind if kind & FOUR_TIMES != 0 => 4,
-                kind if kind & THRICE != 0 => 3,
-                kind if kind & TWICE != 0 => 2,
-                _ => 1,
-            };
-            most = most.max(copies);
-        }
-    })?;
-    Ok(most)
+    let chunks = chunks(file)?;
+    let metadata = chunks
+        .iter()
+        .filter(|chunk| chunk.kind.contains(BlockGroupKind::METADATA));
+    Ok(metadata.map(|chunk| chunk.kind.copies()).max().unwrap_or(1))
 }
 
 #[cfg(test)]

@@ -24,7 +24,10 @@ pub struct SuperBlock {
     reserved_28: [u8; 44],
     /// The block at which the first device's segments begin.
     pub segment0_blkaddr: U32,
-    reserved_76: [u8; 2125],
+    reserved_76: [u8; 16],
+    /// The block at which the main area begins: the segments of data and nodes.
+    pub main_blkaddr: U32,
+    reserved_96: [u8; 2105],
     /// The devices in the order of their addresses; none has a path if there is one only.
     pub devs: [SuperBlockDevice; 8],
     reserved_2745: [u8; 327],

@@ -2,7 +2,7 @@
 //! lies in tiny pieces.
 //!
 //! Nothing else on ext4 and XFS has that aim: `e4defrag` and `xfs_fsr` move files so that *files* have fewer extents.
-//! They run here because they are what people have. Btrfs has `btrfs balance`, and no `indef compact`.
+//! They run here because they are what people have. On Btrfs both `btrfs balance` and indef have the kernel empty chunks.
 //!
 //! The longest free run is read from the unmounted file system by the tools of its own kind ([`oracle`]), not by indef.
 //! All that is shown is counts and bytes of the device, which a busy machine does not change.
@@ -10,7 +10,7 @@
 mod holes;
 mod oracle;
 
-use std::{ffi::OsString, fs, io, path::PathBuf, process::Command};
+use std::{ffi::OsString, fs, io, path::PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -107,9 +107,6 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
                 contender.run(case, restore()?)?;
             }
         }
-        if case.fs == Fs::Btrfs {
-            ensure_refused(&indef, &restore()?)?;
-        }
         for contender in contenders {
             contender.tell(case, &before, report);
             report.rows.push(contender.row);
@@ -157,7 +154,7 @@ impl Case {
             Fs::Xfs => vec![ours, contender("xfs_fsr", &["xfs_fsr"], false)],
             Fs::Btrfs => {
                 let balance = ["btrfs", "balance", "start", "-dusage=75"];
-                vec![contender("btrfs balance", &balance, false)]
+                vec![ours, contender("btrfs balance", &balance, false)]
             }
         }
     }
@@ -291,19 +288,4 @@ fn born_of_all(scratch: &mut ScratchFs) -> Result<u64> {
     // The remount after it brings the default back.
     fs::write(&setting, ALL_PIECES).with_context(|| format!("{}", setting.display()))?;
     born_in(scratch)
-}
-
-/// indef leaves Btrfs to `btrfs balance`, and says so.
-fn ensure_refused(indef: &std::path::Path, scratch: &ScratchFs) -> Result<()> {
-    let output = Command::new(indef)
-        .arg("compact")
-        .arg(scratch.path())
-        .output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.code() == Some(1) && said.contains("btrfs balance"),
-        "indef compact on Btrfs: {}: {said}",
-        output.status
-    );
-    Ok(())
 }

@@ -1,0 +1,154 @@
+//! Parts of a file system that its kernel empties as a whole.
+//!
+//! Btrfs gives space to data in *chunks*, and F2FS writes to *sections*: nothing else can use the rest of one while any of
+//! it is used. Both kernels can move what is left in one of them elsewhere, of all files and with all that share it, and
+//! give it up (`btrfs balance`; F2FS's garbage collector). Which one is the caller's choice.
+
+use std::io;
+
+use indef_core::{SkipReason, layout::Movable};
+use units::{Bytes, PhysRange};
+
+use crate::{Filesystem, FsKind, SpaceMap, btrfs, f2fs};
+
+/// Has the kernel empty parts of one file system.
+pub trait Emptier: Sync {
+    /// What a part is called there.
+    fn part(&self) -> &'static str;
+
+    /// All parts, and the free space, as of now.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn look(&self) -> io::Result<PartMap>;
+
+    /// The lengths of what lies in a part and needs a place in one piece each; empty where anything can be cut.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn pieces(&self, part: &Part) -> io::Result<Vec<Bytes>>;
+
+    /// Empty a part. `stop` is asked now and then; what was moved until then stays where it is now.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not empty.
+    fn empty(&self, part: &Part, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), NotEmptied>;
+}
+
+/// A part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its number for the kernel.
+    pub(crate) address: u64,
+    /// Where it lies on its device, which counts on from the one before.
+    pub place: PhysRange,
+    /// The bytes in it that are used.
+    pub used: Bytes,
+}
+
+impl Part {
+    /// What tells it from all others.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl From<&Part> for Movable {
+    fn from(part: &Part) -> Self {
+        Self {
+            place: part.place,
+            used: part.used,
+        }
+    }
+}
+
+/// The parts of a file system.
+#[derive(Clone, Debug, Default)]
+pub struct PartMap {
+    /// Those with anything in them that can be emptied, in the order of their places.
+    pub parts: Vec<Part>,
+    /// The runs of the devices that belong to no part or to an empty one, likewise.
+    pub vacant: Vec<PhysRange>,
+    /// Free runs in each part, by its number.
+    pub(crate) inside: Vec<(u64, Bytes)>,
+    /// All free space, as files can get it.
+    pub space: SpaceMap,
+}
+
+impl PartMap {
+    /// The free runs in all parts but these.
+    pub fn free_elsewhere<'a>(&'a self, parts: &'a [Part]) -> impl Iterator<Item = Bytes> + 'a {
+        let is_one = |number: u64| parts.iter().any(|part| part.address == number);
+        let elsewhere = self
+            .inside
+            .iter()
+            .filter(move |(number, _)| !is_one(*number));
+        elsewhere.map(|(_, run)| *run)
+    }
+}
+
+/// Why a part is not empty.
+#[derive(Debug)]
+pub enum NotEmptied {
+    /// It cannot be.
+    Stays(SkipReason),
+    /// It was asked to stop.
+    Stopped,
+    /// Another such operation is under way on the file system.
+    Busy,
+    /// The kernel's error.
+    Failed(io::Error),
+}
+
+/// Why there is no emptier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoEmptier {
+    /// Files move one by one there, or not at all.
+    OtherKind,
+    /// Data of Btrfs is striped over devices, or twice on one.
+    Striped,
+    /// Chunks have data and trees.
+    Mixed,
+    /// It is on a device with zones, or told to leave no section half used: its kernel empties them by itself.
+    ByItself,
+    /// The kernel does not tell what is used of each part.
+    Untold,
+}
+
+/// Something that empties parts of the file system.
+///
+/// # Errors
+///
+/// The kernel's, in the outer result.
+pub fn emptier(fs: &Filesystem) -> io::Result<Result<Box<dyn Emptier>, NoEmptier>> {
+    Ok(match fs.kind {
+        FsKind::Btrfs => btrfs::Chunks::of(fs)?.map(|it| Box::new(it) as Box<dyn Emptier>),
+        FsKind::F2fs => f2fs::Sections::of(fs)?.map(|it| Box::new(it) as Box<dyn Emptier>),
+        _ => Err(NoEmptier::OtherKind),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_free_in_other_parts_is_a_place() {
+        let part = |address| Part {
+            address,
+            place: PhysRange::new(address, 8),
+            used: Bytes(1),
+        };
+        let map = PartMap {
+            parts: vec![part(0), part(8)],
+            inside: vec![(0, Bytes(5)), (8, Bytes(3)), (8, Bytes(4)), (16, Bytes(1))],
+            ..PartMap::default()
+        };
+        let elsewhere: Vec<_> = map.free_elsewhere(&[part(8)]).collect();
+        assert_eq!(elsewhere, [Bytes(5), Bytes(1)]);
+    }
+}

@@ -1,0 +1,226 @@
+//! Free space made whole where the kernel empties parts of the file system: chunks of Btrfs, sections of F2FS.
+//!
+//! The region is chosen as elsewhere, of parts in the place of fragments: what is used in them is its price
+//! ([`cheapest_region`]). Before one is emptied, each piece of it has to find a place in one piece in the others, as the
+//! kernel would else take new space for it, and nothing would be won.
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use indef_core::{
+    SkipReason,
+    layout::{Movable, Region, cheapest_region},
+};
+use indef_engine::run::StopCause;
+use indef_fs::{Emptier, Filesystem, NotEmptied, Part, PartMap};
+use units::Bytes;
+
+use super::{
+    Compactor, MOST_PER_BYTE, ROUNDS,
+    region::{Limits, NoRegion, Places, pick},
+    result::{CompactEnd, Compacted, Staying},
+    settled,
+};
+use crate::{
+    error::{CannotCompact, Error},
+    note::Note,
+};
+
+/// The time between two looks whether a pause is over.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Parts that stay, by their numbers, with their bytes.
+type Stuck = BTreeMap<u64, (SkipReason, Bytes)>;
+
+/// A region, and the parts in it.
+struct Chosen {
+    region: Region,
+    parts: Vec<Part>,
+}
+
+impl Compactor<'_> {
+    /// Empty parts until there is a free run of the wanted length.
+    pub(super) fn empty_parts(
+        &self,
+        fs: &Filesystem,
+        emptier: &dyn Emptier,
+        done: &mut Compacted,
+        began: Instant,
+    ) -> Result<(), Error> {
+        let most = Bytes(done.wanted.get().saturating_mul(MOST_PER_BYTE));
+        let budget = self.options.budget.map_or(most, |budget| budget.min(most));
+        let root = self.root(fs)?;
+        let mut stuck = Stuck::new();
+        done.parts = Some((emptier.part(), 0));
+        for _ in 0..ROUNDS {
+            let map = emptier
+                .look()
+                .map_err(|error| self.cannot(fs, error.into()))?;
+            let limits = Limits {
+                wanted: done.wanted,
+                budget: budget.saturating_sub(done.bytes_written),
+                spare: self.spare(&root),
+            };
+            let chosen = self.choose_parts(fs, emptier, &map, &limits, &mut stuck)?;
+            done.in_the_way.metadata = map.space.metadata;
+            done.in_the_way.files = by_reason(&stuck);
+            let chosen = match chosen {
+                Ok(chosen) => chosen,
+                Err(why) => {
+                    done.end = why.into();
+                    return Ok(());
+                }
+            };
+            if done.region.is_none() {
+                done.region = Some(chosen.region);
+                done.parts = Some((emptier.part(), chosen.parts.len() as u64));
+            }
+            if self.options.dry_run {
+                done.rounds += 1;
+                done.largest_after = chosen.region.place.len;
+                done.end = CompactEnd::DryRun;
+                return Ok(());
+            }
+            let known = stuck.len();
+            let longest = map.space.largest();
+            done.rounds += 1;
+            let ended = self.empty_all(fs, emptier, &chosen.parts, done, &mut stuck, began)?;
+            let space = settled(fs, done.wanted).map_err(|error| self.cannot(fs, error.into()))?;
+            done.largest_after = space.largest();
+            done.in_the_way.files = by_reason(&stuck);
+            if done.largest_after >= done.wanted {
+                done.end = CompactEnd::Reached;
+                return Ok(());
+            }
+            if let Some(end) = ended {
+                done.end = end;
+                return Ok(());
+            }
+            done.end = CompactEnd::NoRegion;
+            // What is written then gives nothing.
+            if done.largest_after <= longest && stuck.len() == known {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The cheapest region of parts that can all be emptied.
+    fn choose_parts(
+        &self,
+        fs: &Filesystem,
+        emptier: &dyn Emptier,
+        map: &PartMap,
+        limits: &Limits,
+        stuck: &mut Stuck,
+    ) -> Result<Result<Chosen, NoRegion>, Error> {
+        loop {
+            let can_move = |part: &&Part| !stuck.contains_key(&part.address());
+            let movable: Vec<Movable> = map
+                .parts
+                .iter()
+                .filter(can_move)
+                .map(Movable::from)
+                .collect();
+            let region = pick(map.space.largest(), limits, |wanted| {
+                let region = cheapest_region(&map.vacant, &movable, wanted)?;
+                Some((region, region.to_move))
+            });
+            let region = match region {
+                Ok(region) => region,
+                Err(why) => return Ok(Err(why)),
+            };
+            let inside = |part: &&Part| region.place.contains(part.place);
+            let mut parts: Vec<Part> = map.parts.iter().filter(inside).copied().collect();
+            // What is done first has cost the least if the run ends early.
+            parts.sort_by_key(|part| part.used);
+            let mut pieces = Vec::new();
+            for part in &parts {
+                let of_part = emptier
+                    .pieces(part)
+                    .map_err(|error| self.cannot(fs, error.into()))?;
+                pieces.extend(of_part.into_iter().map(|len| (len, *part)));
+            }
+            pieces.sort_unstable_by_key(|(len, _)| std::cmp::Reverse(*len));
+            let mut places = Places::of(map.free_elsewhere(&parts));
+            let unfit = pieces.iter().find(|(len, _)| !places.take(*len));
+            match unfit {
+                None => return Ok(Ok(Chosen { region, parts })),
+                Some((_, part)) => {
+                    stuck.insert(part.address(), (SkipReason::NoPlace, part.used));
+                }
+            }
+        }
+    }
+
+    /// Empty these parts, one after the other. Returns why no more of them, if something has ended it.
+    fn empty_all(
+        &self,
+        fs: &Filesystem,
+        emptier: &dyn Emptier,
+        parts: &[Part],
+        done: &mut Compacted,
+        stuck: &mut Stuck,
+        began: Instant,
+    ) -> Result<Option<CompactEnd>, Error> {
+        let root = self.root(fs)?;
+        let is_late = || {
+            self.options
+                .time_limit
+                .is_some_and(|limit| began.elapsed() >= limit)
+        };
+        let stop = || self.cancel.is_cancelled() || is_late();
+        let why = || match self.cancel.is_cancelled() {
+            true => CompactEnd::Stopped(StopCause::Cancelled),
+            false => CompactEnd::Stopped(StopCause::TimeLimit),
+        };
+        for (number, part) in parts.iter().enumerate() {
+            if stop() {
+                return Ok(Some(why()));
+            }
+            if part.used > self.spare(&root) {
+                return Ok(Some(CompactEnd::Short));
+            }
+            self.notes.note(Note::Emptying {
+                part: emptier.part(),
+                number: number as u64 + 1,
+                of: parts.len() as u64,
+                used: part.used,
+            });
+            match emptier.empty(part, &stop) {
+                Ok(()) => {
+                    done.parts_emptied += 1;
+                    done.bytes_relocated += part.used;
+                    done.bytes_written += part.used;
+                }
+                Err(NotEmptied::Stays(reason)) => {
+                    stuck.insert(part.address(), (reason, part.used));
+                    return Ok(None);
+                }
+                Err(NotEmptied::Stopped) => return Ok(Some(why())),
+                Err(NotEmptied::Busy) => return Err(self.cannot(fs, CannotCompact::Busy)),
+                Err(NotEmptied::Failed(error)) => return Err(self.cannot(fs, error.into())),
+            }
+            if let Some(rate) = self.options.rate.filter(|rate| !rate.is_zero()) {
+                let due = done.bytes_written.get() as f64 / rate.get() as f64;
+                while began.elapsed().as_secs_f64() < due && !stop() {
+                    thread::sleep(NAP);
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn by_reason(stuck: &Stuck) -> BTreeMap<SkipReason, Staying> {
+    let mut files: BTreeMap<SkipReason, Staying> = BTreeMap::new();
+    for (reason, bytes) in stuck.values() {
+        let staying = files.entry(*reason).or_default();
+        staying.pieces += 1;
+        staying.bytes += *bytes;
+    }
+    files
+}
