@@ -121,7 +121,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::NoRmap => {
             "exchanging extents on an XFS without rmapbt leaves a log that the kernel cannot recover after a power cut (mkfs.xfs -m reflink=1; --engine xfs-swap-extents takes the risk)"
         }
-        SkipReason::NoSpace => "not enough free space in one piece (see --min-free)",
+        SkipReason::NoSpace => {
+            "not enough free space in one piece (see --min-free, and indef compact)"
+        }
         SkipReason::QuotaExceeded => "its owner's quota has no room for the copy",
         SkipReason::MovedAlong => {
             "moves along with another file that has the same blocks, and that file's result tells how it went; there is nothing to do"

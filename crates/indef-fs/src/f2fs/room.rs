@@ -2,8 +2,10 @@
 //!
 //! `F2FS_IOC_DEFRAGMENT` refuses only where no more free sections than the reserve would be left
 //! (fs/f2fs/file.c, `f2fs_defragment_range`, v6.12). From about twice as many on F2FS has its logs go on in
-//! old segments, and fill their holes, when their own are full (segment.c, `f2fs_need_SSR`; not with
-//! `mode=lfs`). What is moved then lies in as many pieces as the holes are, which may be more than before.
+//! old segments, and fill their holes, when their own are full (segment.c, `f2fs_need_SSR`). What is moved then
+//! lies in as many pieces as the holes are, which may be more than before. With `mode=lfs`, as on zones, it fills none, but
+//! collects garbage in the midst of a move when free sections are short (`f2fs_balance_fs`), and moves blocks of the same
+//! files: some had more fragments afterwards (53 became 125 on 260 zones, seen on 6.12).
 
 use std::{fs, path::PathBuf};
 
@@ -12,26 +14,31 @@ use crate::{
     device::{f2fs_folder, f2fs_superblock},
 };
 
+/// With `mode=lfs`: sections beside the reserve for what is dirty of data, nodes and directories (`__get_secs_required`,
+/// fs/f2fs/segment.h, v6.12). With no more free ones F2FS collects garbage.
+const DIRTY_SECTIONS: u64 = 4;
+
 /// The free segments of a file system, as it tells of them in sysfs (Documentation/ABI/testing/sysfs-fs-f2fs, v6.12).
 #[derive(Debug)]
 pub(super) struct Room {
-    /// `None`: it fills no holes.
     folder: Option<PathBuf>,
+    fills_holes: bool,
     segments_per_section: u64,
 }
 
 impl Room {
     pub(super) fn of(fs: &Filesystem) -> Self {
-        let fills_holes = fs.kind == FsKind::F2fs && !fs.has_mount_option("mode=lfs");
+        let is_one = fs.kind == FsKind::F2fs;
         Self {
-            folder: fills_holes.then(|| f2fs_folder(fs)).flatten(),
+            folder: is_one.then(|| f2fs_folder(fs)).flatten(),
+            fills_holes: !fs.has_mount_option("mode=lfs"),
             // One, as mkfs.f2fs makes them where there are no zones.
             segments_per_section: f2fs_superblock(fs)
                 .map_or(1, |found| found.segments_per_section.into()),
         }
     }
 
-    /// Whether moved data would go into holes; `false` where that cannot be seen.
+    /// Whether moved data would go into holes, or garbage be collected beside it; `false` where that cannot be seen.
     pub(super) fn is_short(&self) -> bool {
         let Some(free) = self.number("free_segments") else {
             return false;
@@ -39,10 +46,17 @@ impl Room {
         let Some(sections) = self.number("min_ssr_sections") else {
             return false;
         };
-        let more = sections.saturating_mul(self.segments_per_section);
+        let segments = |sections: u64| sections.saturating_mul(self.segments_per_section);
         // Kernels before 6.12 do not tell of the reserve. Where nobody has set the other number, they are the same.
-        let reserve = self.number("reserved_segments").unwrap_or(more);
-        free <= more.saturating_add(reserve)
+        let reserve = self
+            .number("reserved_segments")
+            .unwrap_or(segments(sections));
+        let more = if self.fills_holes {
+            sections
+        } else {
+            DIRTY_SECTIONS
+        };
+        free <= segments(more).saturating_add(reserve)
     }
 
     fn number(&self, name: &str) -> Option<u64> {
@@ -63,6 +77,7 @@ mod tests {
         };
         let mut room = Room {
             folder: Some(folder.path().to_owned()),
+            fills_holes: true,
             segments_per_section: 1,
         };
         // Nothing is known.
@@ -77,7 +92,12 @@ mod tests {
         assert!(room.is_short());
         write("free_segments", 51);
         assert!(!room.is_short());
+        // Twice the 20 sections, or four of them.
         room.segments_per_section = 2;
+        assert!(room.is_short());
+        room.fills_holes = false;
+        assert!(!room.is_short());
+        write("free_segments", 38);
         assert!(room.is_short());
         room.folder = None;
         assert!(!room.is_short());
