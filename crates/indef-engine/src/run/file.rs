@@ -174,23 +174,32 @@ impl Run<'_> {
             Err(reason) => return finished(job, reason),
         };
         let end = FileOffset(target.size.get()).align_up(target.block_size) - FileOffset(0);
-        let reclaims = self.options.reclaim_ratio.is_some();
-        let cut = |splits| match reclaims {
-            // Which parts these are is known once the file is written back.
-            true => Vec::new(),
-            false => clip_and_cut(&job.runs, end, splits),
+        let to_let_go = match self.options.reclaim_ratio {
+            Some(ratio) => match self.to_let_go(&job, &target, end, ratio, mapper) {
+                Ok(found) => Some(found),
+                Err(refusal) => return finished(job, refusal.into()),
+            },
+            None => None,
         };
-        let wants_map = self.worst.wants(job.extents_before);
-        let mut look = |target: &Target, runs: &[FileRange]| {
-            survey(self.backend, target, end, true, runs, wants_map, mapper)
+        let reclaims = to_let_go.is_some();
+        let mut ways = match &to_let_go {
+            Some((extents, _)) => vec![parts_of(extents)],
+            // Long runs are judged cut and whole in one look, as it may be what tells which engine takes the file.
+            None => vec![
+                clip_and_cut(&job.runs, end, true),
+                clip_and_cut(&job.runs, end, false),
+            ],
         };
+        ways.dedup();
+        let (sync, wants_map) = (!reclaims, self.worst.wants(job.extents_before));
+        let mut look =
+            |target: &Target| survey(self.backend, target, end, sync, &ways, wants_map, mapper);
         let mut looked = None;
         if volume.asks_sharing {
-            let runs = cut(true);
-            match look(&target, &runs) {
+            match look(&target) {
                 Ok(survey) => {
                     target.is_shared = Some(survey.is_shared);
-                    looked = Some((runs, survey));
+                    looked = Some(survey);
                 }
                 Err(refusal) => return finished(job, refusal.into()),
             }
@@ -199,23 +208,27 @@ impl Run<'_> {
             Ok(engine) => engine,
             Err(reason) => return finished(job, reason),
         };
-        let runs = cut(volume.engine(engine).splits());
-        if runs.is_empty() && !reclaims {
+        if ways.iter().all(Vec::is_empty) && !reclaims {
             return finished(job, Reason::Skip(SkipReason::OutOfRange));
         }
         let looked = match looked {
-            Some((of, survey)) if of == runs => Ok(survey),
-            _ => look(&target, &runs),
+            Some(survey) => Ok(survey),
+            None => look(&target),
         };
         let Survey {
             fragments,
             written,
-            ranges,
+            ways: mut judged,
             map,
             ..
         } = match looked {
             Ok(survey) => survey,
             Err(refusal) => return finished(job, refusal.into()),
+        };
+        let splits = volume.engine(engine).splits();
+        let ranges = match splits {
+            true => judged.swap_remove(0),
+            false => judged.pop().unwrap_or_default(),
         };
         let file = OpenFile {
             job,
@@ -231,10 +244,27 @@ impl Run<'_> {
             sharers: AtomicU64::new(0),
             progress: Mutex::default(),
         };
-        match self.options.reclaim_ratio {
-            Some(ratio) => self.select_extents(file, ratio, mapper),
+        match to_let_go {
+            Some((extents, reason)) => self.select_extents(file, extents, reason, ranges),
             None => self.select(file, ranges),
         }
+    }
+
+    /// Write the file back, and find which extents that were to be let go it still holds, and a reason for which others
+    /// stay.
+    fn to_let_go(
+        &self,
+        job: &FileJob,
+        target: &Target,
+        end: Bytes,
+        ratio: f64,
+        mapper: &mut Mapper,
+    ) -> Result<(Vec<LetGo>, Option<SkipReason>), indef_fs::Refusal> {
+        // A look at any of it has all of it written back.
+        let block = FileRange::new(0, target.block_size.get());
+        self.backend.map(target, block, true, mapper)?;
+        let held = self.backend.held(target)?;
+        Ok(still_held(&job.runs, held, FileOffset(0) + end, ratio))
     }
 
     /// Of the ranges as they are now, take those that are worth moving and within the budget.
@@ -292,38 +322,23 @@ impl Run<'_> {
         self.begin(file, progress, affordable)
     }
 
-    /// Of the extents that were to be let go, take those that the file still holds, and that are
-    /// within the budget.
-    fn select_extents(&self, mut file: OpenFile, ratio: f64, mapper: &mut Mapper) -> Opened {
-        let end = FileOffset(0) + file.end;
+    /// Of the extents to let go, take those of which all is judged, and that are within the budget.
+    fn select_extents(
+        &self,
+        mut file: OpenFile,
+        extents: Vec<LetGo>,
+        reason: Option<SkipReason>,
+        judged: Vec<Judged>,
+    ) -> Opened {
         let mut progress = FileProgress::default();
-        let found = self.backend.held(&file.target).and_then(|held| {
-            let (chosen, reason) = still_held(&file.job.runs, held, end, ratio);
-            progress.add_reason(reason.map(Reason::Skip));
-            let mut parts: Vec<_> = chosen.iter().flat_map(|one| one.parts.clone()).collect();
-            parts.sort_unstable();
-            let looked = survey(
-                self.backend,
-                &file.target,
-                file.end,
-                false,
-                &parts,
-                false,
-                mapper,
-            );
-            Ok((chosen, looked?.ranges))
-        });
-        let (chosen, judged) = match found {
-            Ok(found) => found,
-            Err(refusal) => return self.untouched(&file, Some(refusal.into())),
-        };
+        progress.add_reason(reason.map(Reason::Skip));
         let judged: HashMap<_, _> = judged.into_iter().map(|one| (one.range, one)).collect();
         let group = |extent: LetGo| {
             let parts = extent.parts.iter().map(|part| judged.get(part).copied());
             let parts: Option<Vec<_>> = parts.collect();
             Some((extent, Group::new(&file, parts?)))
         };
-        let extents: Vec<_> = chosen.into_iter().filter_map(group).collect();
+        let extents: Vec<_> = extents.into_iter().filter_map(group).collect();
         if extents.is_empty() {
             progress.add_reason(Some(Reason::Skip(SkipReason::Changed)));
             return self.untouched(&file, progress.reason);
@@ -548,6 +563,14 @@ impl Group {
         joined.parts.sort_unstable_by_key(|judged| judged.range);
         joined
     }
+}
+
+/// The parts of all extents, in the order of the file.
+fn parts_of(extents: &[LetGo]) -> Vec<FileRange> {
+    let parts = extents.iter().flat_map(|extent| &extent.parts);
+    let mut parts: Vec<_> = parts.copied().collect();
+    parts.sort_unstable();
+    parts
 }
 
 /// The parts of `runs` that the file has, with long ones cut where the engine allows it.

@@ -32,8 +32,8 @@ pub(super) struct Survey {
     pub(super) unplaced: bool,
     /// Somebody else has some of it.
     pub(super) is_shared: bool,
-    /// The ranges that were asked about and have data, in order.
-    pub(super) ranges: Vec<Judged>,
+    /// The ranges that were asked about and have data, in order; for each way in which they were cut.
+    pub(super) ways: Vec<Vec<Judged>>,
     /// The map, if it was asked for.
     pub(super) map: Vec<MapEntry>,
 }
@@ -102,17 +102,17 @@ impl Judged {
     }
 }
 
-/// Go over the map of the file up to `end` and judge `ranges` (ordered, disjoint).
+/// Go over the map of the file up to `end` and judge ranges: those of each of the `ways` (ordered, disjoint).
 pub(super) fn survey(
     backend: &dyn Backend,
     target: &Target,
     end: Bytes,
     sync: bool,
-    ranges: &[FileRange],
+    ways: &[Vec<FileRange>],
     keep_map: bool,
     mapper: &mut Mapper,
 ) -> Result<Survey, Refusal> {
-    let mut pass = RangePass::new(ranges, keep_map);
+    let mut pass = RangePass::new(ways, keep_map);
     let (mut start, mut fresh_from, mut length, mut sync) = (0, 0, WINDOW, sync);
     while fresh_from < end.get() {
         let window_end = fresh_from.saturating_add(length).min(end.get());
@@ -150,16 +150,19 @@ pub(super) fn survey(
 struct RangePass {
     survey: Survey,
     map: Option<MapBuilder>,
+    ways: Vec<Way>,
+}
+
+/// Ranges that are judged.
+struct Way {
     ranges: Vec<Judging>,
     /// The first of them that later extents can meet or continue.
     next: usize,
 }
 
-impl RangePass {
-    fn new(ranges: &[FileRange], keep_map: bool) -> Self {
+impl Way {
+    fn new(ranges: &[FileRange]) -> Self {
         Self {
-            survey: Survey::default(),
-            map: keep_map.then(MapBuilder::default),
             ranges: ranges.iter().copied().map(Judging::new).collect(),
             next: 0,
         }
@@ -167,14 +170,6 @@ impl RangePass {
 
     /// Take the next extent, with the one right before it.
     fn extent(&mut self, extent: &Extent, before: Option<&Extent>) {
-        let continues = before.is_some_and(|before| before.touches(extent));
-        self.survey.fragments += u64::from(!continues);
-        self.survey.written += written(extent);
-        self.survey.unplaced |= extent.flags.contains(ExtentFlags::UNPLACED);
-        self.survey.is_shared |= extent.flags.contains(ExtentFlags::SHARED);
-        if let Some(map) = &mut self.map {
-            map.add(extent, continues);
-        }
         let end = extent.file_end();
         for judging in &mut self.ranges[self.next..] {
             if judging.counter.range().start >= end {
@@ -189,12 +184,41 @@ impl RangePass {
             .count();
     }
 
+    fn finish(&self) -> Vec<Judged> {
+        let judged = self.ranges.iter().map(Judging::judged);
+        judged.filter(|range| range.count.fragments > 0).collect()
+    }
+}
+
+impl RangePass {
+    fn new(ways: &[Vec<FileRange>], keep_map: bool) -> Self {
+        Self {
+            survey: Survey::default(),
+            map: keep_map.then(MapBuilder::default),
+            ways: ways.iter().map(|ranges| Way::new(ranges)).collect(),
+        }
+    }
+
+    /// Take the next extent, with the one right before it.
+    fn extent(&mut self, extent: &Extent, before: Option<&Extent>) {
+        let continues = before.is_some_and(|before| before.touches(extent));
+        self.survey.fragments += u64::from(!continues);
+        self.survey.written += written(extent);
+        self.survey.unplaced |= extent.flags.contains(ExtentFlags::UNPLACED);
+        self.survey.is_shared |= extent.flags.contains(ExtentFlags::SHARED);
+        if let Some(map) = &mut self.map {
+            map.add(extent, continues);
+        }
+        for way in &mut self.ways {
+            way.extent(extent, before);
+        }
+    }
+
     fn finish(mut self) -> Survey {
         if let Some(map) = self.map {
             self.survey.map = map.finish();
         }
-        let judged = self.ranges.iter().map(Judging::judged);
-        self.survey.ranges = judged.filter(|range| range.count.fragments > 0).collect();
+        self.survey.ways = self.ways.iter().map(Way::finish).collect();
         self.survey
     }
 }
@@ -297,7 +321,7 @@ mod tests {
     use super::*;
 
     fn judge(layout: &Layout, ranges: &[FileRange]) -> Survey {
-        let mut pass = RangePass::new(ranges, false);
+        let mut pass = RangePass::new(&[ranges.to_vec()], false);
         let mut previous = None;
         for extent in layout.extents() {
             pass.extent(extent, previous.as_ref());
@@ -357,16 +381,16 @@ mod tests {
             (&[small, 2 * MIB, small, small], 2 * MIB + small, 2),
             (&[2 * MIB, small, 3 * MIB, small], 2 * MIB, 3),
         ] {
-            let judged = judge(&layout(lens), &[range]).ranges[0];
+            let judged = judge(&layout(lens), &[range]).ways[0][0];
             let tail = judged.without_lead().unwrap();
             assert_eq!(tail.range.start.get(), lead, "{lens:?}");
             assert_eq!(tail.count.fragments, left, "{lens:?}");
             assert!(judged.has_long_lead());
         }
         // Nothing but long ones.
-        let judged = judge(&layout(&[2 * MIB, 3 * MIB]), &[range]).ranges[0];
+        let judged = judge(&layout(&[2 * MIB, 3 * MIB]), &[range]).ways[0][0];
         assert_eq!(judged.without_lead(), None);
-        let judged = judge(&layout(&[small, small, 2 * MIB]), &[range]).ranges[0];
+        let judged = judge(&layout(&[small, small, 2 * MIB]), &[range]).ways[0][0];
         assert!(!judged.has_long_lead());
     }
 
@@ -384,7 +408,7 @@ mod tests {
             let survey = judge(&layout, &ranges);
             prop_assert_eq!(survey.fragments, layout.fragments());
             for range in ranges {
-                let judged = survey.ranges.iter().find(|j| j.range == range);
+                let judged = survey.ways[0].iter().find(|j| j.range == range);
                 let fragments = layout.fragments_in(range);
                 prop_assert_eq!(judged.map_or(0, |j| j.count.fragments), fragments);
                 let Some(judged) = judged else { continue };

@@ -560,6 +560,38 @@ fn the_time_limit_ends_a_run() {
     assert_eq!(result.files[0].status, Status::Moved);
 }
 
+/// Which engine takes a file may follow from the look at it, and from the engine how its runs are cut.
+#[test]
+fn a_long_file_that_others_may_share_is_written_back_and_looked_at_once() {
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        (state.keeps_sharing, state.splits) = (true, false);
+    }
+    let plan = sim.file("large", 3 << 14, 16 * BLOCK);
+    let result = sim.run(vec![plan], &options());
+    assert_eq!(result.files[0].status, Status::Moved);
+    assert_eq!(result.files[0].extents_after, 1);
+    let maps = sim.state.lock().unwrap().maps.clone();
+    assert_eq!(maps.iter().filter(|sync| **sync).count(), 1, "{maps:?}");
+}
+
+/// What it holds is asked for once it is written back, and then it is mapped, in six windows.
+#[test]
+fn a_long_file_that_lets_extents_go_is_written_back_and_looked_at_once() {
+    let sim = Simulated::new();
+    let plan = sim.file("large", 3 << 14, 16 * BLOCK);
+    let options = RunOptions {
+        reclaim_ratio: Some(0.25),
+        ..options()
+    };
+    let result = sim.run(vec![plan], &options);
+    assert_eq!(result.files[0].reason, skip(SkipReason::AllReached));
+    assert_eq!(result.files[0].extents_before, 3 << 14);
+    let maps = sim.state.lock().unwrap().maps.clone();
+    assert_eq!(maps, [true, false, false, false, false, false, false]);
+}
+
 #[test]
 fn nothing_left_to_do_is_not_stopped() {
     let sim = Simulated::new();

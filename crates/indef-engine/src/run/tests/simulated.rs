@@ -52,6 +52,8 @@ pub(super) struct SimulatedDisk {
     pub(super) copied: u64,
     pub(super) splits: bool,
     pub(super) gathers: usize,
+    /// The engine takes only files that others share.
+    pub(super) keeps_sharing: bool,
     /// Further locks of each step that were held for too long.
     pub(super) further_stalls: u64,
     /// Files that move along with one: by its inode number.
@@ -174,7 +176,10 @@ impl Backend for Simulated {
 
     fn file_system(&self, target: &Target) -> Result<Filesystem, FsError> {
         let mut fs = indef_fs::detect(&target.file, &target.path)?;
-        fs.kind = FsKind::Ext4;
+        fs.kind = match self.state.lock().unwrap().keeps_sharing {
+            true => FsKind::Btrfs,
+            false => FsKind::Ext4,
+        };
         fs.block_size = match is_other(&target.path) {
             true => OTHERS_BLOCK,
             false => Bytes(BLOCK),
@@ -194,7 +199,9 @@ impl Backend for Simulated {
             _ => state.lock().unwrap().gathers,
         };
         match kind {
-            EngineKind::Ext4MoveExtent => Ok(Box::new(Engine { state, gathers })),
+            EngineKind::Ext4MoveExtent | EngineKind::BtrfsShareRange => {
+                Ok(Box::new(Engine { state, gathers }))
+            }
             _ => Err(SkipReason::NoEngine.into()),
         }
     }
