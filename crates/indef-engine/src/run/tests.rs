@@ -4,12 +4,13 @@ mod simulated;
 
 use std::{
     fs,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use units::FileRange;
 
-use super::*;
+use super::{job::FileJob, *};
 use simulated::{BLOCK, Simulated};
 
 const MIB: u64 = 1 << 20;
@@ -630,6 +631,22 @@ fn free_space_is_kept_however_many_donors_there_are() {
     let state = sim.state.lock().unwrap();
     assert!(state.most_taken <= 80 * MIB, "{}", state.most_taken);
     assert!(state.most_taken >= 40 * MIB, "{}", state.most_taken);
+}
+
+/// Subvolumes have device numbers of their own.
+#[test]
+fn what_is_on_one_file_system_has_one_room() {
+    let sim = Simulated::new();
+    let volumes = Volumes::default();
+    let [one, other] = ["one", "other"].map(|name| {
+        let job = FileJob::new(sim.file(name, 2, BLOCK));
+        let target = sim.open(&job).unwrap();
+        volumes
+            .of(&sim, &target, &options(), &())
+            .unwrap_or_else(|reason| panic!("{reason}"))
+    });
+    assert!(!Arc::ptr_eq(&one, &other));
+    assert!(Arc::ptr_eq(&one.room, &other.room));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use indef_core::SkipReason;
-use indef_fs::{EngineOptions, FsError, Refusal, Relocator, Target};
+use indef_fs::{EngineOptions, FileSystemKey, FsError, Refusal, Relocator, Target};
 use units::Bytes;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::sync::lock;
 
-/// A file system with its engines.
+/// A file system, or a subvolume of one, with its engines.
 pub(super) struct Volume {
     pub(super) name: Arc<str>,
     /// Those that work on it, best first.
@@ -24,7 +24,8 @@ pub(super) struct Volume {
     pub(super) asks_sharing: bool,
     /// The most telling reason of the engines that are not available.
     refusal: Option<Reason>,
-    pub(super) room: FreeShare,
+    /// That of all subvolumes.
+    pub(super) room: Arc<FreeShare>,
     /// The size of steps in which several files are moved together.
     pub(super) step_size: OnceLock<Arc<Mutex<StepSize>>>,
     /// Whether it has workers of its own, for an engine that moves files together.
@@ -37,6 +38,7 @@ impl Volume {
         target: &Target,
         options: &RunOptions,
         observer: &dyn Observer,
+        room: Arc<FreeShare>,
     ) -> Result<Self, Reason> {
         let fs = backend.file_system(target)?;
         let kinds = match options.engine {
@@ -82,7 +84,7 @@ impl Volume {
             engines,
             asks_sharing,
             refusal: most_telling(refused_engines.into_iter().map(|(_, reason)| reason)),
-            room: FreeShare::new(options.min_free_pct, options.reclaim_ratio.is_some()),
+            room,
             step_size: OnceLock::new(),
             gathers: AtomicBool::new(false),
         })
@@ -125,9 +127,30 @@ fn most_telling(mut reasons: impl Iterator<Item = Reason>) -> Option<Reason> {
     telling.or(Some(first))
 }
 
-/// All file systems seen so far, by device number.
+/// All file systems seen so far.
 #[derive(Default)]
-pub(super) struct Volumes(Mutex<HashMap<u64, Arc<Volume>>>);
+pub(super) struct Volumes(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// By device number, of which each subvolume has its own.
+    volumes: HashMap<u64, Arc<Volume>>,
+    rooms: HashMap<FileSystemKey, Arc<FreeShare>>,
+}
+
+impl Known {
+    /// The room of the file system that a file is on.
+    fn room(&mut self, target: &Target, options: &RunOptions) -> Arc<FreeShare> {
+        let new = || {
+            let frees = options.reclaim_ratio.is_some();
+            Arc::new(FreeShare::new(options.min_free_pct, frees))
+        };
+        match FileSystemKey::of(&target.file) {
+            Ok(key) => Arc::clone(self.rooms.entry(key).or_insert_with(new)),
+            Err(_) => new(),
+        }
+    }
+}
 
 impl Volumes {
     pub(super) fn of(
@@ -139,11 +162,12 @@ impl Volumes {
     ) -> Result<Arc<Volume>, Reason> {
         // Held while looking, so that an engine's probes run once.
         let mut known = lock(&self.0);
-        if let Some(volume) = known.get(&target.id.dev) {
+        if let Some(volume) = known.volumes.get(&target.id.dev) {
             return Ok(Arc::clone(volume));
         }
-        let volume = Arc::new(Volume::look_at(backend, target, options, observer)?);
-        known.insert(target.id.dev, Arc::clone(&volume));
+        let room = known.room(target, options);
+        let volume = Arc::new(Volume::look_at(backend, target, options, observer, room)?);
+        known.volumes.insert(target.id.dev, Arc::clone(&volume));
         Ok(volume)
     }
 
@@ -151,7 +175,7 @@ impl Volumes {
     /// the failures.
     pub(super) fn settle(&self) -> Vec<FsError> {
         let known = lock(&self.0);
-        let engines = known.values().flat_map(|volume| &volume.engines);
+        let engines = known.volumes.values().flat_map(|volume| &volume.engines);
         engines.filter_map(|engine| engine.settle().err()).collect()
     }
 }
