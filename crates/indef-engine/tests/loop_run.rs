@@ -10,11 +10,19 @@ use std::{
     },
 };
 
-use indef_core::plan::{FileFacts, FilePlan, PlanOptions, Policy, plan_file};
+use indef_core::{
+    SkipReason,
+    layout::Layout,
+    plan::{FileFacts, FilePlan, PlanOptions, Policy, plan_file},
+};
 use indef_engine::{
-    Cancel,
+    Cancel, Copier,
     collect::{CollectOptions, FoundFile, Seen, collect},
-    run::{RunOptions, RunResult, Status, run},
+    run::{Reason, RunEvent, RunOptions, RunResult, Status, run},
+};
+use indef_fs::{
+    EngineKind, EngineOptions, Mapper, Moved, Relocation, Step, StepLimit, Target, count_ranges,
+    detect, map, relocator,
 };
 use scratch_fs::{FragmentOptions, ScratchFs, Shape, fragment, verify};
 use units::{Bytes, FileOffset, FileRange};
@@ -247,4 +255,97 @@ fn loop_xfs_exchange_ranges_of_one_file() {
     if let Some(scratch) = scratch_fs::require(made) {
         ranges_of_one_file_on(scratch, Bytes::mib(4));
     }
+}
+
+fn layout(path: &Path) -> Layout {
+    let whole = FileRange::new(0, u64::MAX);
+    let file = File::open(path).unwrap();
+    map(&file, path, whole, true, &mut Mapper::default()).unwrap()
+}
+
+/// Bytes that have another place than before.
+fn moved(before: &Layout, now: &Layout) -> u64 {
+    let mut bytes = 0;
+    for old in before.extents() {
+        for new in now.clipped(old.range()) {
+            let stays = old.phys + (new.file - old.file) == new.phys;
+            bytes += if stays { 0 } else { new.len.get() };
+        }
+    }
+    bytes
+}
+
+/// What is under way when a run is stopped is seen through, and told.
+#[test]
+fn loop_btrfs_tells_all_that_moved_before_a_stop() {
+    let Some(mut scratch) = scratch("btrfs", Bytes::gib(2)) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    let size = 64 * MIB;
+    pieces(&path, size, 5);
+    scratch.sync().unwrap();
+    let planned = plans(scratch.path(), Policy::Whole);
+    let before = layout(&path);
+    let cancel = Cancel::new();
+    // A batch is told of when the next one is on its way.
+    let observer = |event: RunEvent<'_>| {
+        if let RunEvent::Progress { .. } = event {
+            cancel.cancel();
+        }
+    };
+    let result = run(planned, &RunOptions::default(), &cancel, &observer);
+    let file = &result.files[0];
+    assert_eq!(file.reason, Some(Reason::Skip(SkipReason::Stopped)));
+    let moved = moved(&before, &layout(&path));
+    assert!((20 * MIB..size).contains(&moved), "{moved}, {file:?}");
+    assert_eq!(file.bytes_relocated, Bytes(moved), "{file:?}");
+    assert_eq!(file.bytes_host_written, Bytes(moved), "{file:?}");
+    has_content(&path, 5, size);
+    scratch.fsck().unwrap();
+}
+
+const LIMIT: StepLimit = StepLimit {
+    bytes: Bytes::mib(1),
+};
+
+/// Begin to move all of a file of Btrfs.
+fn with_relocation(path: &Path, steps: impl FnOnce(&mut dyn Relocation)) {
+    let target = Target::open(path).unwrap();
+    let fs = detect(&target.file, path).unwrap();
+    let kind = EngineKind::BtrfsDefragRange;
+    let engine = relocator(kind, &fs, &EngineOptions::default()).unwrap();
+    let whole = [FileRange::new(0, target.size.get())];
+    let counted = count_ranges(&target, &whole).unwrap();
+    let copier = Copier::new(8);
+    steps(&mut *engine.begin(&target, &counted, &copier).unwrap());
+}
+
+/// The same in the midst of a batch, of which there is no event.
+#[test]
+fn loop_btrfs_tells_what_moved_of_a_batch_that_is_not_finished() {
+    let Some(mut scratch) = scratch("btrfs", Bytes::gib(2)) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    let size = 40 * MIB;
+    pieces(&path, size, 6);
+    scratch.sync().unwrap();
+    let before = layout(&path);
+    let mut told = Moved::default();
+    with_relocation(&path, |relocation| {
+        // A step moves 2 MiB, and a batch has 16.
+        for _ in 0..11 {
+            let Step::Working(done) = relocation.step(LIMIT).unwrap() else {
+                panic!("there is more");
+            };
+            told += done;
+        }
+        told += relocation.end().unwrap();
+    });
+    let moved = Bytes(moved(&before, &layout(&path)));
+    assert!(moved > Bytes::mib(16) && moved < Bytes::mib(32), "{moved}");
+    assert_eq!((told.relocated, told.host_written), (moved, moved));
+    has_content(&path, 6, size);
+    scratch.fsck().unwrap();
 }

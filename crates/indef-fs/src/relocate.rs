@@ -133,6 +133,15 @@ pub trait Relocation {
     ///
     /// A refusal ends the relocation (the caller drops it); the file is whole.
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal>;
+
+    /// See through what is begun, and begin nothing more: no step follows. Returns the work that no step has told of.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::step`].
+    fn end(&mut self) -> Result<Moved, Refusal> {
+        Ok(Moved::default())
+    }
 }
 
 /// How much a step may do.

@@ -106,7 +106,8 @@ impl Run<'_> {
         loop {
             let has_begun = self.options.vacate.is_some() && !moved.relocated.is_zero();
             if self.stop.cause().is_some() && !has_begun {
-                return Some(Reason::Skip(SkipReason::Stopped));
+                let end = relocation.end();
+                return Some(self.stopped(end, meter, moved));
             }
             if let Some(reason) = self.gives_way(&file.target) {
                 return Some(Reason::Skip(reason));
@@ -159,6 +160,25 @@ impl Run<'_> {
         let space = self.backend.space(target).ok()?;
         let is_short = !space.allows(Bytes::ZERO, options.min_free_pct / 2.0);
         is_short.then_some(SkipReason::NoSpace)
+    }
+
+    /// The reason of a piece that was stopped, with the work that its end has told of.
+    fn stopped(
+        &self,
+        end: Result<Moved, Refusal>,
+        meter: &Meter<'_, '_>,
+        moved: &mut Moved,
+    ) -> Reason {
+        match end {
+            Ok(done) => {
+                *moved += done;
+                meter.step(Bytes::ZERO, moved);
+                self.note(&done);
+                Reason::Skip(SkipReason::Stopped)
+            }
+            Err(Refusal::Skip(_)) => Reason::Skip(SkipReason::Stopped),
+            Err(failed) => meter.reason_of(failed),
+        }
     }
 
     /// Note the effects of a step on others.

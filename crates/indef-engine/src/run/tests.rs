@@ -561,6 +561,37 @@ fn the_time_limit_ends_a_run() {
     assert_eq!(result.files[0].status, Status::Moved);
 }
 
+#[test]
+fn what_no_step_has_told_of_is_told_when_a_run_is_stopped() {
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.fixed = Duration::from_millis(10);
+        state.sleeps = true;
+    }
+    let plan = sim.file("tells-late", 2048, 128 * BLOCK);
+    let options = RunOptions {
+        time_limit: Some(Duration::from_millis(300)),
+        max_stall: Duration::from_millis(1),
+        ..options()
+    };
+    let result = sim.run(vec![plan], &options);
+    let moved: u64 = sim
+        .state
+        .lock()
+        .unwrap()
+        .steps
+        .iter()
+        .map(|step| step.1)
+        .sum();
+    let file = &result.files[0];
+    assert_eq!(file.reason, skip(SkipReason::Stopped));
+    assert_eq!(file.status, Status::Moved);
+    assert!(moved > 0);
+    assert_eq!(file.bytes_relocated, Bytes(moved));
+    assert_eq!(file.bytes_host_written, Bytes(moved));
+}
+
 /// Which engine takes a file may follow from the look at it, and from the engine how its runs are cut.
 #[test]
 fn a_long_file_that_others_may_share_is_written_back_and_looked_at_once() {

@@ -20,6 +20,12 @@ pub(super) struct CalledRange {
 }
 
 impl CalledRange {
+    /// Only so many bytes of it are rewritten.
+    pub(super) fn end_at(&mut self, len: Bytes) {
+        self.range.len = len;
+        self.before = Layout::new(self.before.clipped(self.range).collect());
+    }
+
     /// The way of the call for `len` bytes from `at` on: none of it writes back before the last one, so that the allocator
     /// sees all of it.
     pub(super) fn way_of(&self, at: Bytes, len: Bytes) -> CompressionWay {

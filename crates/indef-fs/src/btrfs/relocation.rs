@@ -464,16 +464,22 @@ impl<'a> BtrfsRelocation<'a> {
             return Err(refusal);
         };
         self.leave_out_rest(self.told(reason));
-        self.reader.wait(self.reader.asked());
-        for batch in self.open.drain(1..) {
-            batch.restore_cache(self.target);
-        }
-        if let Some(batch) = self.open.front_mut() {
-            // The part that failed may be rewritten in part: it is looked at, too.
-            batch.parts.truncate(self.at.0 + 1);
-        }
+        // The part that failed may be rewritten in part: it is looked at, too.
+        self.give_up_open(self.at.0 + 1);
         self.at.0 += 1;
         Ok(Moved::default())
+    }
+
+    /// Give up the open batches, but for the first `parts` of the first one.
+    fn give_up_open(&mut self, parts: usize) {
+        self.reader.wait(self.reader.asked());
+        let later = self.open.split_off(self.open.len().min(1));
+        let first = self.open.front_mut();
+        let given_up = first.map(|batch| batch.parts.split_off(parts.min(batch.parts.len())));
+        let later = later.into_iter().flat_map(|batch| batch.parts);
+        for part in given_up.into_iter().flatten().chain(later) {
+            part.cached.restore(&self.target.file);
+        }
     }
 
     /// Start to write back a range that is rewritten.
@@ -610,6 +616,26 @@ impl Relocation for BtrfsRelocation<'_> {
             moved += self.close_batch()?;
         }
         Ok(Step::Working(moved))
+    }
+
+    fn end(&mut self) -> Result<Moved, Refusal> {
+        self.leave_out_rest(SkipReason::Stopped);
+        let (parts, len) = self.at;
+        self.give_up_open(parts + usize::from(!len.is_zero()));
+        let mut moved = Moved::default();
+        match self.open.front_mut() {
+            Some(batch) if !batch.parts.is_empty() => {
+                if let Some(part) = batch.parts.get_mut(parts) {
+                    part.end_at(len);
+                }
+                moved += self.close_batch()?;
+            }
+            _ => self.open.clear(),
+        }
+        if let Some(batch) = self.writing.take() {
+            moved += self.settle(batch, false)?;
+        }
+        Ok(moved)
     }
 }
 

@@ -349,6 +349,13 @@ impl<'a, W: Ways<'a>> Relocation for ShareRelocation<'a, W> {
             other => other,
         }
     }
+
+    fn end(&mut self) -> Result<Moved, Refusal> {
+        match &mut self.resting {
+            Some(resting) => resting.end(),
+            None => Ok(Moved::default()),
+        }
+    }
 }
 
 impl<'a, W: Ways<'a>> Drop for ShareRelocation<'a, W> {

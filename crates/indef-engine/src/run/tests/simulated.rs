@@ -371,13 +371,17 @@ impl Relocation for Move<'_> {
         } else {
             0
         };
+        let relocated = match name.starts_with("tells-late") {
+            true => 0,
+            false => bytes,
+        };
         let (sleeps, further_stalls) = (state.sleeps, state.further_stalls);
         drop(state);
         if sleeps {
             std::thread::sleep(locked);
         }
         let moved = Moved {
-            relocated: Bytes(bytes),
+            relocated: Bytes(relocated),
             host_read: Bytes(host),
             host_written: Bytes(host),
             offloaded: Bytes(offloaded),
@@ -390,6 +394,19 @@ impl Relocation for Move<'_> {
             Step::Done(moved)
         } else {
             Step::Working(moved)
+        })
+    }
+
+    fn end(&mut self) -> Result<Moved, Refusal> {
+        let name = self.target.path.file_name().unwrap().to_str().unwrap();
+        let untold = match name.starts_with("tells-late") {
+            true => Bytes(self.moved),
+            false => Bytes::ZERO,
+        };
+        Ok(Moved {
+            relocated: untold,
+            host_written: untold,
+            ..Moved::default()
         })
     }
 }
