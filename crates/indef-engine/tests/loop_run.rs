@@ -4,10 +4,12 @@ use std::{
     fs::{File, OpenOptions},
     os::unix::fs::FileExt,
     path::Path,
+    process::Command,
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use indef_core::{
@@ -21,8 +23,8 @@ use indef_engine::{
     run::{Reason, RunEvent, RunOptions, RunResult, Status, run},
 };
 use indef_fs::{
-    EngineKind, EngineOptions, Mapper, Moved, Relocation, Step, StepLimit, Target, count_ranges,
-    detect, map, relocator,
+    EngineKind, EngineOptions, Mapper, Moved, Refusal, Relocation, Step, StepLimit, Target,
+    count_ranges, detect, map, relocator,
 };
 use scratch_fs::{FragmentOptions, ScratchFs, Shape, fragment, verify};
 use units::{Bytes, FileOffset, FileRange};
@@ -348,4 +350,48 @@ fn loop_btrfs_tells_what_moved_of_a_batch_that_is_not_finished() {
     assert_eq!((told.relocated, told.host_written), (moved, moved));
     has_content(&path, 6, size);
     scratch.fsck().unwrap();
+}
+
+/// Where something ends a move in the midst, that is told, though some has moved.
+#[test]
+fn loop_btrfs_tells_why_a_move_ended_before_its_end() {
+    let Some(mut scratch) = scratch("btrfs", Bytes::gib(2)) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    let size = 40 * MIB;
+    pieces(&path, size, 7);
+    scratch.sync().unwrap();
+    let snapshot = scratch.path().join("snapshot");
+    let (mut told, mut end) = (Moved::default(), Ok(Step::Done(Moved::default())));
+    with_relocation(&path, |relocation| {
+        for steps in 1.. {
+            match relocation.step(LIMIT) {
+                Ok(Step::Working(done)) => told += done,
+                other => {
+                    end = other;
+                    break;
+                }
+            }
+            if steps == 11 {
+                btrfs(
+                    &["subvolume", "snapshot", "-r"],
+                    &[scratch.path(), &snapshot],
+                );
+                // Then it is looked at again.
+                std::thread::sleep(Duration::from_millis(600));
+            }
+        }
+    });
+    let shared = matches!(end, Err(Refusal::Skip(SkipReason::Shared)));
+    assert!(shared, "{end:?}, {told:?}");
+    assert!(!told.relocated.is_zero());
+    has_content(&path, 7, size);
+    scratch.fsck().unwrap();
+}
+
+fn btrfs(arguments: &[&str], paths: &[&Path]) {
+    let done = Command::new("btrfs").args(arguments).args(paths).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{done:?}");
 }

@@ -102,6 +102,8 @@ pub(super) struct BtrfsRelocation<'a> {
     writing: Option<Batch>,
     /// Why parts were left out.
     left_out: Option<SkipReason>,
+    /// Why nothing more is begun, though there was more.
+    ended: Option<SkipReason>,
     moved_any: bool,
     interrupts: u32,
 }
@@ -158,6 +160,7 @@ impl<'a> BtrfsRelocation<'a> {
             read: Bytes::ZERO,
             writing: None,
             left_out: None,
+            ended: None,
             moved_any: false,
             interrupts: 0,
         };
@@ -374,6 +377,9 @@ impl<'a> BtrfsRelocation<'a> {
     /// Finish the work that is begun, and begin nothing more.
     fn leave_out_rest(&mut self, reason: SkipReason) {
         self.left_out = Some(reason);
+        if !(self.ranges.is_empty() && self.pieces.is_empty()) {
+            self.ended = Some(reason);
+        }
         self.ranges.clear();
         self.pieces.clear();
     }
@@ -463,7 +469,9 @@ impl<'a> BtrfsRelocation<'a> {
         let Refusal::Skip(reason) = refusal else {
             return Err(refusal);
         };
-        self.leave_out_rest(self.told(reason));
+        let reason = self.told(reason);
+        self.leave_out_rest(reason);
+        self.ended = Some(reason);
         // The part that failed may be rewritten in part: it is looked at, too.
         self.give_up_open(self.at.0 + 1);
         self.at.0 += 1;
@@ -548,6 +556,7 @@ impl<'a> BtrfsRelocation<'a> {
             self.leave_out_rest(SkipReason::NoSpace);
             self.reader.wait(self.reader.asked());
             for batch in self.open.drain(..) {
+                self.ended = Some(SkipReason::NoSpace);
                 batch.restore_cache(self.target);
             }
             (self.rewritten, self.read) = (Bytes::ZERO, Bytes::ZERO);
@@ -603,11 +612,16 @@ impl Relocation for BtrfsRelocation<'_> {
         if self.open.is_empty() {
             if let Some(batch) = self.writing.take() {
                 moved += self.settle(batch, true)?;
+                if self.ended.is_some() {
+                    // Why that was all is told by the next step.
+                    return Ok(Step::Working(moved));
+                }
             }
             // A file of which nothing could be moved is a skip, with its reason.
-            return match self.left_out {
-                Some(reason) if !self.moved_any => Err(reason.into()),
-                _ => Ok(Step::Done(moved)),
+            let of_all = self.left_out.filter(|_| !self.moved_any);
+            return match self.ended.or(of_all) {
+                Some(reason) => Err(reason.into()),
+                None => Ok(Step::Done(moved)),
             };
         }
         moved += self.rewrite()?;

@@ -364,10 +364,15 @@ impl<'a, W: Ways<'a>> Drop for ShareRelocation<'a, W> {
     }
 }
 
-/// Whether it is a limit of the run, which is told although something moved.
+/// Whether it is a limit, of the run or of the file system, which is told although something moved.
 fn is_limit(reason: SkipReason) -> bool {
     matches!(
         reason,
-        SkipReason::Stopped | SkipReason::OverBudget | SkipReason::BeyondPlan
+        SkipReason::Stopped
+            | SkipReason::OverBudget
+            | SkipReason::BeyondPlan
+            | SkipReason::NoSpace
+            | SkipReason::QuotaExceeded
+            | SkipReason::ReadOnlyMount
     )
 }
