@@ -14,7 +14,7 @@ use std::{
 
 use indef_core::{
     SkipReason,
-    layout::Layout,
+    layout::{ExtentFlags, Layout},
     plan::{FileFacts, FilePlan, PlanOptions, Policy, plan_file},
 };
 use indef_engine::{
@@ -26,6 +26,7 @@ use indef_fs::{
     EngineKind, EngineOptions, Mapper, Moved, Refusal, Relocation, Step, StepLimit, Target,
     count_ranges, detect, map, relocator,
 };
+use rustix::fs::{IFlags, ioctl_setflags};
 use scratch_fs::{FragmentOptions, ScratchFs, Shape, fragment, verify};
 use units::{Bytes, FileOffset, FileRange};
 
@@ -387,6 +388,39 @@ fn loop_btrfs_tells_why_a_move_ended_before_its_end() {
     assert!(shared, "{end:?}, {told:?}");
     assert!(!told.relocated.is_zero());
     has_content(&path, 7, size);
+    scratch.fsck().unwrap();
+}
+
+/// Only the last owner of an extent would write it in place. If it became that by a move, a power cut before the commit would
+/// give what it has written to the file that moved.
+#[test]
+fn loop_btrfs_a_clone_of_a_file_that_is_written_in_place_keeps_sharing() {
+    let Some(mut scratch) = scratch("btrfs", Bytes::gib(1)) else {
+        return;
+    };
+    let folder = scratch.path().join("in place");
+    std::fs::create_dir(&folder).unwrap();
+    ioctl_setflags(File::open(&folder).unwrap(), IFlags::NOCOW).unwrap();
+    let (path, clone) = (folder.join("file"), folder.join("clone"));
+    let size = 16 * MIB;
+    pieces(&path, size, 8);
+    scratch.sync().unwrap();
+    with_relocation(&path, |relocation| {
+        let mut steps = 0;
+        while let Ok(Step::Working(_)) = relocation.step(LIMIT) {
+            steps += 1;
+            if steps == 2 {
+                scratch_fs::reflink(&path, &clone).unwrap();
+            }
+        }
+    });
+    let layout = layout(&clone);
+    let shared = { layout.extents().iter() }
+        .filter(|extent| extent.flags.contains(ExtentFlags::SHARED))
+        .map(|extent| extent.len)
+        .sum::<Bytes>();
+    assert_eq!(shared, Bytes(size));
+    has_content(&path, 8, size);
     scratch.fsck().unwrap();
 }
 

@@ -20,7 +20,7 @@
 //!   an extent that nobody else refers to any more is written in place, also if that is not
 //!   committed yet. After a power cut the moved file would be back on its old extents, with the
 //!   data that was written there through the other one (seen on 6.18; it is so without us, too,
-//!   when a clone is punched or removed).
+//!   when a clone is punched or removed). So such a file is looked at right before each call.
 //! - **Compression is kept**: see [`compression`].
 //! - **Commits in between.** What a move gives up costs a commit more than the move: see [`commits`].
 //! - **Never worse.** A file system without room in one piece could give more fragments than there

@@ -55,7 +55,7 @@ const CAUTIOUS: Bytes = Bytes::mib(1);
 const FACTOR: u64 = 4;
 /// The bytes of ranges that are mapped at a time.
 const WINDOW: Bytes = Bytes::mib(32);
-/// A map older than this is looked at again before data is moved.
+/// A map as old as this is looked at again before data is moved.
 const FRESH: Duration = Duration::from_millis(500);
 /// Read ahead of the ioctl by this much.
 const AHEAD: Bytes = Bytes::mib(8);
@@ -79,6 +79,8 @@ pub(super) struct BtrfsRelocation<'a> {
     allow_unshare: bool,
     /// Shared extents may be moved.
     may_unshare: bool,
+    /// Maps as old as this are looked at again.
+    fresh: Duration,
     /// Extents shall come free, however few fragments the ranges have.
     reclaim: bool,
     /// Where the last window cut a range.
@@ -139,6 +141,7 @@ impl<'a> BtrfsRelocation<'a> {
         let inside = |range: FileRange| range.align_outward(target.block_size).intersect(file);
         let ranges = ranges.iter().map(|counted| counted.range);
         let total: Bytes = ranges.clone().map(|range| range.len).sum();
+        let in_place = is_written_in_place(target);
         let mut new = Self {
             reader: Prefetch::new(&target.file, total > AHEAD),
             target,
@@ -146,7 +149,8 @@ impl<'a> BtrfsRelocation<'a> {
             mapper: Mapper::default(),
             rules: Rules::of(fs, target),
             allow_unshare,
-            may_unshare: allow_unshare && !is_written_in_place(target),
+            may_unshare: allow_unshare && !in_place,
+            fresh: if in_place { Duration::ZERO } else { FRESH },
             reclaim,
             ranges: ranges.map(inside).filter(|r| !r.is_empty()).collect(),
             cut_at: None,
@@ -413,7 +417,7 @@ impl<'a> BtrfsRelocation<'a> {
         // as many extents.
         let limit = CALL;
         let len = piece_of(range.end() - start, way, limit, self.target.block_size);
-        if part.mapped.elapsed() > FRESH {
+        if part.mapped.elapsed() >= self.fresh {
             let now = FileRange { start, len };
             let layout = map_around(self.target, now, false, &mut self.mapper)?;
             if let Err(reason) = still_movable(&layout, now, encoded, self.may_unshare) {
