@@ -20,7 +20,7 @@ use indef_core::{
 use indef_engine::{
     Cancel, Copier,
     collect::{CollectOptions, FoundFile, Seen, collect},
-    run::{Reason, RunEvent, RunOptions, RunResult, Status, run},
+    run::{FileResult, Reason, RunEvent, RunOptions, RunResult, Status, run},
 };
 use indef_fs::{
     EngineKind, EngineOptions, Mapper, Moved, Refusal, Relocation, Step, StepLimit, Target,
@@ -40,6 +40,8 @@ fn scratch(kind: &str, size: Bytes) -> Option<ScratchFs> {
 fn plans(directory: &Path, policy: Policy) -> Vec<FilePlan> {
     let options = PlanOptions {
         policy,
+        // Root's engines do.
+        keeps_sharing: true,
         ..PlanOptions::default()
     };
     let plans = Mutex::new(Vec::new());
@@ -428,4 +430,37 @@ fn btrfs(arguments: &[&str], paths: &[&Path]) {
     let done = Command::new("btrfs").args(arguments).args(paths).output();
     let done = done.unwrap();
     assert!(done.status.success(), "{done:?}");
+}
+
+#[track_caller]
+fn of_one(result: &RunResult) -> &FileResult {
+    assert_eq!(result.files.len(), 1, "{result:?}");
+    &result.files[0]
+}
+
+/// A deleted snapshot has its blocks until the kernel comes to it, and not before nobody has a file of it open. Nothing is
+/// copied for nothing until then, also if there is another snapshot that would follow.
+#[test]
+fn loop_btrfs_what_a_deleted_snapshot_has_is_not_copied_in_vain() {
+    let Some(mut scratch) = scratch("btrfs", Bytes::gib(1)) else {
+        return;
+    };
+    let root = scratch.path();
+    let [sub, deleted, kept] = ["sub", "deleted", "kept"].map(|name| root.join(name));
+    btrfs(&["subvolume", "create"], &[&sub]);
+    pieces(&sub.join("file"), 4 * MIB, 3);
+    scratch.sync().unwrap();
+    for snapshot in [&deleted, &kept] {
+        btrfs(&["subvolume", "snapshot", "-r"], &[&sub, snapshot]);
+    }
+    let open = File::open(deleted.join("file")).unwrap();
+    btrfs(&["subvolume", "delete", "-c"], &[&deleted]);
+    let result = execute(plans(&sub, Policy::Whole));
+    let file = of_one(&result);
+    let reason = Some(Reason::Skip(SkipReason::HoldersUnreachable));
+    assert_eq!((file.status, &file.reason), (Status::Skipped, &reason));
+    assert_eq!(file.bytes_host_written, Bytes::ZERO, "{file:?}");
+    drop(open);
+    has_content(&kept.join("file"), 3, 4 * MIB);
+    scratch.fsck().unwrap();
 }

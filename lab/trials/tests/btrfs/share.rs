@@ -600,8 +600,11 @@ fn a_snapshot_is_deleted_meanwhile() -> bool {
         .to_str()
         .unwrap()
         .to_owned();
+    let root = bench.fs.path().to_str().unwrap().to_owned();
     let done = interrupted(&bench, &family.path, || {
         btrfs(&["subvolume", "delete", "-c", &snap]);
+        // Until it is cleaned up, it keeps what is looked at from now on where it is.
+        btrfs(&["subvolume", "sync", &root]);
     })
     .unwrap();
     assert_eq!(done.moved.relocated, Bytes::mib(24));
@@ -609,8 +612,6 @@ fn a_snapshot_is_deleted_meanwhile() -> bool {
     for index in [1, 3] {
         assert_eq!(states[index].check().layout, now.layout);
     }
-    let root = bench.fs.path().to_str().unwrap().to_owned();
-    btrfs(&["subvolume", "sync", &root]);
     let used_now = used(&mut bench);
     assert!(used_now < 32 << 20, "{used_now}");
     bench.fs.fsck().unwrap();

@@ -261,6 +261,10 @@ impl Finder {
     }
 
     /// Look at a holder, between its first and its last reference; `None` if it is gone.
+    ///
+    /// A subvolume that is deleted is gone for all but its extents, which it holds until the kernel comes to it: after a
+    /// commit, and those that were deleted before, and not while anybody has a file of it open (fs/btrfs/inode.c,
+    /// `btrfs_del_inode_from_root`, v6.18).
     fn holder(
         &mut self,
         target: &Target,
@@ -274,7 +278,6 @@ impl Finder {
         let facts = match self.parts.inode(&target.file, id.subvolume, id.inode) {
             Ok(Some(facts)) => facts,
             Ok(None) => return Ok(None),
-            error if is(&error, Errno::NOENT) => return Ok(None),
             Err(_) => return Err(SkipReason::HoldersUnreachable.into()),
         };
         let handle = FileHandle::Btrfs {

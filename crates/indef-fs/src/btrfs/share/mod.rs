@@ -25,7 +25,8 @@
 //!
 //! A window is looked at before it is copied, and each unit once more right before it moves: if anybody refers to its
 //! extents who did not then, it stays. A snapshot or reflink that is made in the moment between that look and the
-//! comparison keeps the old blocks: then space is lost, not data.
+//! comparison keeps the old blocks: then space is lost, not data. What a subvolume has that is being deleted stays until
+//! that is done, and is not copied.
 //!
 //! # What is left to `btrfs-defrag-range`
 //!
