@@ -464,3 +464,24 @@ fn loop_btrfs_what_a_deleted_snapshot_has_is_not_copied_in_vain() {
     has_content(&kept.join("file"), 3, 4 * MIB);
     scratch.fsck().unwrap();
 }
+
+/// The copy of a shared file is made beside it.
+#[test]
+fn loop_btrfs_a_directory_that_may_not_be_changed_is_no_failure() {
+    let Some(scratch) = scratch("btrfs", Bytes::gib(1)) else {
+        return;
+    };
+    let folder = scratch.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    pieces(&folder.join("file"), MIB, 3);
+    scratch_fs::reflink(&folder.join("file"), &scratch.path().join("clone")).unwrap();
+    scratch.sync().unwrap();
+    let directory = File::open(&folder).unwrap();
+    ioctl_setflags(&directory, IFlags::IMMUTABLE).unwrap();
+    let result = execute(plans(&folder, Policy::Whole));
+    ioctl_setflags(&directory, IFlags::empty()).unwrap();
+    let file = of_one(&result);
+    let reason = Some(Reason::Skip(SkipReason::NotPermitted));
+    assert_eq!((file.status, &file.reason), (Status::Skipped, &reason));
+    assert_eq!(execute(plans(&folder, Policy::Whole)).totals.files_moved, 1);
+}

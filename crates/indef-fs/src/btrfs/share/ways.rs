@@ -64,6 +64,9 @@ fn copy_beside(target: &Target) -> Result<File, Refusal> {
         Errno::NOSPC => SkipReason::NoSpace.into(),
         Errno::DQUOT => SkipReason::QuotaExceeded.into(),
         Errno::XDEV => SkipReason::Unsupported.into(),
+        // The directory is gone, or may not be changed.
+        Errno::NOENT => SkipReason::Gone.into(),
+        Errno::PERM | Errno::ACCESS => SkipReason::NotPermitted.into(),
         errno => Refusal::from(target.error("make a temporary file", None, errno)),
     };
     let copy = target.unnamed_beside(OFlags::empty()).map_err(fail)?;
