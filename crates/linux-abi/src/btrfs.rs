@@ -25,7 +25,7 @@ pub use chunks::{
     free_runs, used,
 };
 pub use commit::start_commit;
-pub use device::{Device, devices, fsid, sector_size, unallocated};
+pub use device::{Device, devices, fsid, node_size, sector_size, unallocated};
 pub use extent_refs::ExtentRefs;
 pub use extents::{
     Backing, FIRST_FILE, FileExtent, FileExtents, FileItem, FileName, Place, file_extents,

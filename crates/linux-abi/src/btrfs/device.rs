@@ -1,5 +1,5 @@
 //! `BTRFS_IOC_FS_INFO` and `BTRFS_IOC_DEV_INFO`: the devices of a file system, the space of them that it has not
-//! given to any block group yet, and its UUID.
+//! given to any block group yet, its UUID, and the sizes of its blocks.
 
 use std::{
     io,
@@ -15,8 +15,8 @@ struct FsInfo {
     max_id: u64,
     num_devices: u64,
     fsid: [u8; 16],
-    nodesize: u32,
-    sectorsize: u32,
+    node_size: u32,
+    sector_size: u32,
     rest: [u64; 123],
 }
 
@@ -50,7 +50,7 @@ unsafe impl ioctl::IoctlArgument for DevInfo {
 const _: () = {
     assert!(size_of::<FsInfo>() == 1024);
     assert!(offset_of!(FsInfo, fsid) == 16);
-    assert!(offset_of!(FsInfo, sectorsize) == 36);
+    assert!(offset_of!(FsInfo, node_size) == 32);
     assert!(size_of::<DevInfo>() == 4096);
     assert!(offset_of!(DevInfo, bytes_used) == 24);
 };
@@ -66,8 +66,8 @@ const FS_INFO: AbiItem = AbiItem {
         ("max_id", offset_of!(FsInfo, max_id)),
         ("num_devices", offset_of!(FsInfo, num_devices)),
         ("fsid", offset_of!(FsInfo, fsid)),
-        ("nodesize", offset_of!(FsInfo, nodesize)),
-        ("sectorsize", offset_of!(FsInfo, sectorsize)),
+        ("nodesize", offset_of!(FsInfo, node_size)),
+        ("sectorsize", offset_of!(FsInfo, sector_size)),
     ],
     requests: &[(
         "BTRFS_IOC_FS_INFO",
@@ -102,13 +102,22 @@ pub fn fsid(file: impl AsFd) -> io::Result<[u8; 16]> {
     Ok(fs_info(file)?.fsid)
 }
 
+/// The size of a block of a tree.
+///
+/// # Errors
+///
+/// The kernel's errno: `ENOTTY` on other file systems.
+pub fn node_size(file: impl AsFd) -> io::Result<u32> {
+    Ok(fs_info(file)?.node_size)
+}
+
 fn fs_info(file: impl AsFd) -> io::Result<Box<FsInfo>> {
     let mut info = Box::new(FsInfo {
         max_id: 0,
         num_devices: 0,
         fsid: [0; 16],
-        nodesize: 0,
-        sectorsize: 0,
+        node_size: 0,
+        sector_size: 0,
         rest: [0; 123],
     });
     ioctl::call(file, &mut *info)?;
@@ -121,7 +130,7 @@ fn fs_info(file: impl AsFd) -> io::Result<Box<FsInfo>> {
 ///
 /// The kernel's errno: `ENOTTY` on other file systems.
 pub fn sector_size(file: impl AsFd) -> io::Result<u32> {
-    Ok(fs_info(file)?.sectorsize)
+    Ok(fs_info(file)?.sector_size)
 }
 
 /// A device of a file system.

@@ -1,7 +1,10 @@
 //! Looks at a file, a window of its ranges after the other: who holds their extents, which of them can move together
 //! with all of these, and at what price. Plans and relocations decide by the same look.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
 
 use indef_core::SkipReason;
 use linux_abi::btrfs::fsid;
@@ -9,7 +12,7 @@ use units::{Bytes, FileRange};
 
 use super::{
     holders::{Asking, Finder},
-    metadata::{Ledger, Price, leaves},
+    metadata::{Ledger, Price},
 };
 use crate::{
     Refusal, Target,
@@ -102,7 +105,7 @@ impl<'a> Look<'a> {
                 // There may be parts that cost nothing.
                 return Ok(false);
             }
-            let holders = holders.iter().map(|holder| (*holder, 0));
+            let holders = holders.iter().map(|holder| (*holder, 0..0));
             Ok(price(ledger, target, subvolume, holders)?.bytes() > bytes)
         };
         let asking = Asking {
@@ -132,7 +135,7 @@ impl<'a> Look<'a> {
     ) -> Result<Result<Price, SkipReason>, Refusal> {
         let holders = window.items(limit).map(|(id, items)| {
             let before = self.items.get(&id).copied().unwrap_or(0);
-            (id, leaves(before + items) - leaves(before))
+            (id, before..before + items)
         });
         let price = price(self.ledger, self.target, self.subvolume, holders)?;
         Ok(match price.bytes() > window.len() {
@@ -154,7 +157,7 @@ fn price(
     ledger: &Ledger,
     target: &Target,
     subvolume: u64,
-    holders: impl Iterator<Item = (HolderId, u64)>,
+    holders: impl Iterator<Item = (HolderId, Range<u64>)>,
 ) -> Result<Price, Refusal> {
     let price = ledger.price(target, subvolume, holders);
     price.map_err(|error| target.error("look at the trees", None, error).into())

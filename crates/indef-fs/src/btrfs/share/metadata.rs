@@ -5,7 +5,7 @@
 //! each of them but the target's, as an upper bound:
 //!
 //! - one leaf for each [`NEIGHBOURS`] inodes, since the items of small files stand together in one;
-//! - one more for each [`ITEMS`] items that the file has afterwards;
+//! - one more for each [`ITEMS`] items that the file has afterwards (both so many in a leaf of the usual size);
 //! - with the first leaf of a subvolume, those blocks above it that may be shared: all levels but the root;
 //! - in all no more than its whole tree has;
 //! - each as often as metadata is stored (twice by default).
@@ -15,16 +15,19 @@
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     io,
+    ops::Range,
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use linux_abi::btrfs::{TreeFacts, metadata_copies, tree_facts};
+use linux_abi::btrfs::{TreeFacts, metadata_copies, node_size, tree_facts};
 use units::Bytes;
 
 use crate::{Target, share::holder::HolderId};
 
-/// Size of a block of a tree: mkfs's default, and hardly anybody's choice is another.
-const LEAF: u64 = 16 << 10;
+/// The usual size of a block of a tree, mkfs's default.
+const USUAL: u64 = 16 << 10;
+/// The smallest.
+const LEAST: u64 = 4 << 10;
 /// Items of extents in a leaf: of 78 B with their headers (`struct btrfs_item`, `btrfs_file_extent_item`).
 const ITEMS: u64 = 200;
 /// Inodes of small files whose items have a leaf together: 400 B each (inode, reference, extent; names are elsewhere).
@@ -32,10 +35,38 @@ const NEIGHBOURS: u64 = 32;
 /// Leaves that are remembered, of 16 B each. Further ones are reckoned again.
 const REMEMBERED: usize = 1 << 20;
 
+/// How a file system stores its metadata.
+#[derive(Clone, Copy, Debug)]
+struct Storage {
+    /// How often.
+    copies: u64,
+    /// Bytes of a block of a tree.
+    block: u64,
+}
+
+impl Storage {
+    fn of(target: &Target) -> io::Result<Self> {
+        Ok(Self {
+            copies: metadata_copies(&target.file)?,
+            block: u64::from(node_size(&target.file)?).max(LEAST),
+        })
+    }
+
+    /// How much a leaf has of what one of the usual size has so much of.
+    fn holds(self, usual: u64) -> u64 {
+        usual * self.block / USUAL
+    }
+
+    /// Leaves that so many items of a file fill.
+    fn leaves(self, items: u64) -> u64 {
+        items / self.holds(ITEMS)
+    }
+}
+
 /// The leaves that were reckoned already.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    copies: OnceLock<u64>,
+    storage: OnceLock<Storage>,
     known: Mutex<Known>,
 }
 
@@ -54,40 +85,35 @@ struct Subvolume {
 }
 
 /// Cost of a window, by blocks of each subvolume.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Price {
     blocks: HashMap<u64, u64>,
     leaves: HashSet<(u64, u64)>,
-    copies: u64,
+    storage: Storage,
 }
 
 impl Price {
     /// Bytes on the device.
     pub(super) fn bytes(&self) -> Bytes {
         let blocks: u64 = self.blocks.values().sum();
-        Bytes(blocks.saturating_mul(LEAF).saturating_mul(self.copies))
+        let Storage { copies, block } = self.storage;
+        Bytes(blocks.saturating_mul(block).saturating_mul(copies))
     }
 }
 
-/// Leaves that so many items of a file fill.
-pub(super) const fn leaves(items: u64) -> u64 {
-    items / ITEMS
-}
-
 impl Ledger {
-    /// The price of a move for `holders` of a target in the subvolume `own`, each of which gets so many leaves for its
-    /// items beside the first.
+    /// The price of a move for `holders` of a target in the subvolume `own`, each of which gets these of its items.
     pub(super) fn price(
         &self,
         target: &Target,
         own: u64,
-        holders: impl Iterator<Item = (HolderId, u64)>,
+        holders: impl Iterator<Item = (HolderId, Range<u64>)>,
     ) -> io::Result<Price> {
-        let copies = match self.copies.get() {
-            Some(copies) => *copies,
+        let storage = match self.storage.get() {
+            Some(storage) => *storage,
             None => {
-                let copies = metadata_copies(&target.file)?;
-                *self.copies.get_or_init(|| copies)
+                let storage = Storage::of(target)?;
+                *self.storage.get_or_init(|| storage)
             }
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +129,7 @@ impl Ledger {
                 entry.insert(Subvolume { tree, blocks: 0 });
             }
         }
-        Ok(known.price(&others, copies))
+        Ok(known.price(&others, storage))
     }
 
     /// The window moves.
@@ -121,16 +147,18 @@ impl Ledger {
 }
 
 impl Known {
-    fn price(&self, others: &[(HolderId, u64)], copies: u64) -> Price {
+    fn price(&self, others: &[(HolderId, Range<u64>)], storage: Storage) -> Price {
         let mut price = Price {
-            copies,
-            ..Price::default()
+            blocks: HashMap::new(),
+            leaves: HashSet::new(),
+            storage,
         };
-        for (id, leaves) in others {
+        for (id, items) in others {
             let Some(subvolume) = self.subvolumes.get(&id.subvolume) else {
                 continue;
             };
-            let leaf = (id.subvolume, id.inode / NEIGHBOURS);
+            let leaves = storage.leaves(items.end) - storage.leaves(items.start);
+            let leaf = (id.subvolume, id.inode / storage.holds(NEIGHBOURS));
             let is_new = !self.leaves.contains(&leaf) && price.leaves.insert(leaf);
             let blocks = price.blocks.entry(id.subvolume).or_default();
             if subvolume.blocks + *blocks == 0 {
@@ -140,7 +168,7 @@ impl Known {
             // A tree of one block is its root, which is its own.
             let most = match subvolume.tree.levels {
                 0 => 0,
-                _ => (subvolume.tree.bytes / LEAF).saturating_sub(subvolume.blocks),
+                _ => (subvolume.tree.bytes / storage.block).saturating_sub(subvolume.blocks),
             };
             *blocks = (*blocks).min(most);
         }
@@ -152,10 +180,15 @@ impl Known {
 mod tests {
     use super::*;
 
+    const TWICE: Storage = Storage {
+        copies: 2,
+        block: USUAL,
+    };
+
     fn known(levels: u8, blocks: u64) -> Known {
         let tree = TreeFacts {
             levels,
-            bytes: blocks * LEAF,
+            bytes: blocks * USUAL,
         };
         let subvolume = Subvolume { tree, blocks: 0 };
         Known {
@@ -168,32 +201,57 @@ mod tests {
         HolderId { subvolume, inode }
     }
 
+    fn both(inode: u64, items: u64) -> [(HolderId, Range<u64>); 2] {
+        [300, 301].map(|one| (holder(one, inode), 0..items))
+    }
+
     #[test]
     fn neighbours_share_leaves_and_large_files_have_more() {
         let ledger = Ledger {
-            copies: OnceLock::from(2),
+            storage: OnceLock::from(TWICE),
             known: Mutex::new(known(2, 1000)),
         };
-        let blocks = |holders: &[(HolderId, u64)]| {
-            let price = ledger.known.lock().unwrap().price(holders, 2);
+        let blocks = |holders: &[(HolderId, Range<u64>)]| {
+            let price = ledger.known.lock().unwrap().price(holders, TWICE);
             let bytes = price.bytes();
             ledger.charge(price);
-            bytes.get() / LEAF
+            bytes.get() / USUAL
         };
-        let both = |inode, items| [300, 301].map(|one| (holder(one, inode), leaves(items)));
         // In each a leaf and a block above it, twice.
         assert_eq!(blocks(&both(320, 1)), 8);
         assert_eq!(blocks(&both(351, 1)), 0);
         assert_eq!(blocks(&both(352, 1)), 4);
         assert_eq!(blocks(&both(352, 450)), 8);
         // Two files of a subvolume.
-        assert_eq!(blocks(&[(holder(300, 1000), 0), (holder(300, 1001), 0)]), 2);
+        let two = [1000, 1001].map(|inode| (holder(300, inode), 0..0));
+        assert_eq!(blocks(&two), 2);
+    }
+
+    #[test]
+    fn larger_blocks_hold_and_cost_more() {
+        let ledger = known(2, 4000);
+        let large = Storage {
+            block: 4 * USUAL,
+            ..TWICE
+        };
+        let blocks = |inode, items| {
+            let price = ledger.price(&both(inode, items), large);
+            price.bytes().get() / large.block
+        };
+        assert_eq!(blocks(320, 1), 8);
+        // 200 items fill a usual leaf, and 800 one of these.
+        assert_eq!(blocks(320, 799), 8);
+        assert_eq!(blocks(320, 800), 12);
     }
 
     #[test]
     fn no_tree_gets_more_than_it_has() {
-        let all = [(holder(300, 7), leaves(100_000)), (holder(301, 7), 0)];
-        assert_eq!(known(1, 12).price(&all, 1).bytes(), Bytes((12 + 1) * LEAF));
-        assert_eq!(known(0, 1).price(&all, 1).bytes(), Bytes::ZERO);
+        let once = Storage { copies: 1, ..TWICE };
+        let all = [(holder(300, 7), 0..100_000), (holder(301, 7), 0..0)];
+        assert_eq!(
+            known(1, 12).price(&all, once).bytes(),
+            Bytes((12 + 1) * USUAL)
+        );
+        assert_eq!(known(0, 1).price(&all, once).bytes(), Bytes::ZERO);
     }
 }
