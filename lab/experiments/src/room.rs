@@ -205,7 +205,7 @@ impl Room {
     /// Run a command; what the kernel last said goes with its failure.
     pub(crate) fn run(&self, words: &[&str]) -> Result<String> {
         self.session.output(words, PATIENCE).map_err(|error| {
-            let kernel = ["sh", "-c", "dmesg | tail -n 20"];
+            let kernel = ["sh", "-c", "dmesg | tail -n 40"];
             let said = self.session.output(kernel, ASKING).unwrap_or_default();
             let both = format!("{error}\n{said}");
             anyhow!(error).context(both)
