@@ -107,10 +107,11 @@ impl Run<'_> {
             let has_begun = self.options.vacate.is_some() && !moved.relocated.is_zero();
             if self.stop.cause().is_some() && !has_begun {
                 let end = relocation.end();
-                return Some(self.stopped(end, meter, moved));
+                return Some(self.ended(SkipReason::Stopped, end, meter, moved));
             }
             if let Some(reason) = self.gives_way(&file.target) {
-                return Some(Reason::Skip(reason));
+                let end = relocation.end();
+                return Some(self.ended(reason, end, meter, moved));
             }
             let limit = lock(&size).limit();
             self.pace.wait(limit.bytes, &self.stop);
@@ -162,9 +163,10 @@ impl Run<'_> {
         is_short.then_some(SkipReason::NoSpace)
     }
 
-    /// The reason of a piece that was stopped, with the work that its end has told of.
-    fn stopped(
+    /// The reason of a piece that was ended before its end, with the work that its end has told of.
+    fn ended(
         &self,
+        reason: SkipReason,
         end: Result<Moved, Refusal>,
         meter: &Meter<'_, '_>,
         moved: &mut Moved,
@@ -174,9 +176,9 @@ impl Run<'_> {
                 *moved += done;
                 meter.step(Bytes::ZERO, moved);
                 self.note(&done);
-                Reason::Skip(SkipReason::Stopped)
+                Reason::Skip(reason)
             }
-            Err(Refusal::Skip(_)) => Reason::Skip(SkipReason::Stopped),
+            Err(Refusal::Skip(_)) => Reason::Skip(reason),
             Err(failed) => meter.reason_of(failed),
         }
     }
