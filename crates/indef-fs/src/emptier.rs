@@ -43,7 +43,8 @@ pub trait Emptier: Sync {
 pub struct Part {
     /// Its number for the kernel.
     pub(crate) address: u64,
-    /// Where it lies on its device, which counts on from the one before.
+    /// Where it lies on its device, which counts on from the one before. On F2FS, where parts need not lie side by side, a
+    /// place among all of them, as long as what can be won.
     pub place: PhysRange,
     /// The bytes in it that are used.
     pub used: Bytes,

@@ -3,7 +3,8 @@
 //! F2FS writes to free sections, and frees one by moving what is valid in it to its logs (garbage collection). Which one
 //! its collector takes when is its own choice, by what is valid and how old that is; `F2FS_IOC_GARBAGE_COLLECT_RANGE` names
 //! one. It moves nodes as well as data, block by block in the order of their places, and writes a checkpoint: until then
-//! the old blocks stay. What is valid in each segment is told in `/proc/fs/f2fs/DEVICE/segment_info`
+//! the old blocks stay. What moves takes space in other free sections, wherever these are, so what can be won is the rest
+//! of a section, and sections side by side cannot be kept free. What is valid in each segment is told in `/proc/fs/f2fs/DEVICE/segment_info`
 //! (fs/f2fs/sysfs.c, `segment_info_seq_show`, v6.12).
 
 use std::{
@@ -126,6 +127,8 @@ fn parse(text: &str) -> Option<Vec<u64>> {
     (!segments.is_empty()).then_some(segments)
 }
 
+/// The sections. As they need not lie side by side, those that are free come first, as one run, and then the others, with
+/// what can be won of each, the cheapest first.
 fn map(superblock: &Superblock, segments: &[u64]) -> PartMap {
     let mut map = PartMap::default();
     let (section, block) = (superblock.section, superblock.block);
@@ -137,21 +140,27 @@ fn map(superblock: &Superblock, segments: &[u64]) -> PartMap {
         let place = PhysRange::new(start, section.get());
         let used = Bytes(segments.iter().sum::<u64>().saturating_mul(block.get()));
         if used.is_zero() {
-            match map.vacant.last_mut() {
+            match map.space.free.last_mut() {
                 Some(last) if last.end() == place.start => last.len += section,
-                _ => map.vacant.push(place),
+                _ => map.space.free.push(place),
             }
-        } else {
+        } else if used < section {
             map.parts.push(Part {
                 address: start / block.get().max(1),
-                place,
+                place: PhysRange::new(0, (section - used).get()),
                 used,
             });
         }
         map.space.used += used;
         start = place.end().get();
     }
-    map.space.free.clone_from(&map.vacant);
+    map.vacant = vec![PhysRange::new(0, map.space.total().get())];
+    map.parts.sort_by_key(|part| part.used);
+    let mut start = map.vacant[0].end();
+    for part in &mut map.parts {
+        part.place.start = start;
+        start = part.place.end();
+    }
     map
 }
 
@@ -191,16 +200,19 @@ mod tests {
         let segments = parse(TEXT).unwrap();
         let mib = |start: u64, len: u64| PhysRange::new(start << 20, len << 20);
         let found = map(&superblock(1), &segments);
-        assert_eq!(found.vacant, [mib(4, 2), mib(10, 8), mib(20, 6)]);
+        assert_eq!(found.space.free, [mib(4, 2), mib(10, 8), mib(20, 6)]);
         assert_eq!(found.space.largest(), Bytes::mib(8));
-        let parts: Vec<_> = found
-            .parts
-            .iter()
+        // One after the other: what is free, and what can be won. A full section is none.
+        let kib = |blocks: u64| blocks << 12;
+        assert_eq!(found.vacant, [mib(0, 16)]);
+        let parts: Vec<_> = { found.parts.iter() }
             .map(|part| (part.address, part.used.get() >> 12))
             .collect();
-        assert_eq!(parts, [(1536, 512), (2048, 7), (4608, 1), (6656, 2)]);
+        assert_eq!(parts, [(4608, 1), (6656, 2), (2048, 7)]);
+        let won = PhysRange::new((16 << 20) + kib(511), kib(510));
+        assert_eq!(found.parts[1].place, won);
         let found = map(&superblock(2), &segments[..11]);
-        assert_eq!(found.vacant, [mib(12, 4), mib(20, 4)]);
+        assert_eq!(found.space.free, [mib(12, 4), mib(20, 4)]);
         assert_eq!(found.space.used, Bytes::kib(4 * 520));
     }
 }

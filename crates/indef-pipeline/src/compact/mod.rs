@@ -120,13 +120,14 @@ impl Compactor<'_> {
         let round_files = open_more_files();
         let space =
             settled(&fs, Bytes(u64::MAX)).map_err(|error| self.cannot(&fs, error.into()))?;
-        self.ensure_possible(&fs, &space)?;
+        let free = self.free(&fs, &space)?;
+        self.ensure_possible(&fs, free)?;
         let mut done = Compacted {
             kind: fs.kind,
-            wanted: self.wanted(&space),
-            free: space.total(),
-            largest_before: space.largest(),
-            largest_after: space.largest(),
+            wanted: self.wanted(free, longest(&fs, &space)),
+            free,
+            largest_before: longest(&fs, &space),
+            largest_after: longest(&fs, &space),
             region: None,
             files: 0,
             files_moved: 0,
@@ -134,7 +135,7 @@ impl Compactor<'_> {
             bytes_written: Bytes::ZERO,
             held: None,
             rounds: 0,
-            parts: None,
+            parts: emptier.as_ref().map(|emptier| (emptier.part(), 0)),
             parts_emptied: 0,
             in_the_way: InTheWay::default(),
             excluded: Excluded::default(),
@@ -293,8 +294,7 @@ impl Compactor<'_> {
     }
 
     /// Refuse what no file system of this size, or with so much free, can have.
-    fn ensure_possible(&self, fs: &Filesystem, space: &SpaceMap) -> Result<(), Error> {
-        let free = space.total();
+    fn ensure_possible(&self, fs: &Filesystem, free: Bytes) -> Result<(), Error> {
         if free.is_zero() {
             return Err(self.cannot(fs, CannotCompact::Full));
         }
@@ -311,6 +311,16 @@ impl Compactor<'_> {
             min_free_pct: self.options.min_free_pct,
         };
         Err(self.cannot(fs, why))
+    }
+
+    /// All that is free. On F2FS what is free in sections in use is no run of its map, and becomes part of one.
+    fn free(&self, fs: &Filesystem, space: &SpaceMap) -> Result<Bytes, Error> {
+        if fs.kind != FsKind::F2fs {
+            return Ok(space.total());
+        }
+        let now = Space::of(self.root(fs)?);
+        now.map(|space| space.free)
+            .map_err(|error| self.cannot(fs, error.into()))
     }
 
     /// The root of the file system.
@@ -350,9 +360,9 @@ impl Compactor<'_> {
     }
 
     /// The length of the run that there shall be.
-    fn wanted(&self, space: &SpaceMap) -> Bytes {
-        let half = Bytes(space.total().get() / 2);
-        let tenfold = Bytes(space.largest().get().saturating_mul(10));
+    fn wanted(&self, free: Bytes, longest: Bytes) -> Bytes {
+        let half = Bytes(free.get() / 2);
+        let tenfold = Bytes(longest.get().saturating_mul(10));
         self.want.unwrap_or(tenfold.min(half))
     }
 
@@ -422,6 +432,14 @@ impl Compactor<'_> {
         };
         let place = (key, self.path.clone());
         claim_file_systems(&[place], self.cancel, self.on_yield.clone(), self.notes)
+    }
+}
+
+/// The longest free run. On F2FS, which can put a file into free sections wherever they are, all that have nothing in them.
+fn longest(fs: &Filesystem, space: &SpaceMap) -> Bytes {
+    match fs.kind {
+        FsKind::F2fs => space.total(),
+        _ => space.largest(),
     }
 }
 

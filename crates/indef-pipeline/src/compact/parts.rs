@@ -19,7 +19,7 @@ use indef_fs::{Emptier, Filesystem, NotEmptied, Part, PartMap};
 use units::Bytes;
 
 use super::{
-    Compactor, MOST_PER_BYTE, ROUNDS,
+    Compactor, MOST_PER_BYTE, ROUNDS, longest,
     region::{Limits, NoRegion, Places, pick},
     result::{CompactEnd, Compacted, Staying},
     settled,
@@ -54,7 +54,6 @@ impl Compactor<'_> {
         let budget = self.options.budget.map_or(most, |budget| budget.min(most));
         let root = self.root(fs)?;
         let mut stuck = Stuck::new();
-        done.parts = Some((emptier.part(), 0));
         for _ in 0..ROUNDS {
             let map = emptier
                 .look()
@@ -85,11 +84,11 @@ impl Compactor<'_> {
                 return Ok(());
             }
             let known = stuck.len();
-            let longest = map.space.largest();
+            let before = longest(fs, &map.space);
             done.rounds += 1;
             let ended = self.empty_all(fs, emptier, &chosen.parts, done, &mut stuck, began)?;
             let space = settled(fs, done.wanted).map_err(|error| self.cannot(fs, error.into()))?;
-            done.largest_after = space.largest();
+            done.largest_after = longest(fs, &space);
             done.in_the_way.files = by_reason(&stuck);
             if done.largest_after >= done.wanted {
                 done.end = CompactEnd::Reached;
@@ -101,7 +100,7 @@ impl Compactor<'_> {
             }
             done.end = CompactEnd::NoRegion;
             // What is written then gives nothing.
-            if done.largest_after <= longest && stuck.len() == known {
+            if done.largest_after <= before && stuck.len() == known {
                 return Ok(());
             }
         }
@@ -125,7 +124,7 @@ impl Compactor<'_> {
                 .filter(can_move)
                 .map(Movable::from)
                 .collect();
-            let region = pick(map.space.largest(), limits, |wanted| {
+            let region = pick(longest(fs, &map.space), limits, |wanted| {
                 let region = cheapest_region(&map.vacant, &movable, wanted)?;
                 Some((region, region.to_move))
             });

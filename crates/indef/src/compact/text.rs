@@ -23,30 +23,43 @@ pub(super) fn write(
     done: &Compacted,
 ) -> io::Result<()> {
     let before = done.largest_before;
+    let run = run_of(done);
     writeln!(
         out,
-        "{} ({}): {} free, the longest free run had {before}",
+        "{} ({}): {} free, {run} had {before}",
         Name(path),
         done.kind,
         done.free
     )?;
     if let Some(region) = &done.region {
-        let whose = match done.parts {
-            Some((part, number)) => parts(number, part),
-            None => counted(done.files, "file", "files"),
-        };
-        writeln!(
-            out,
-            "Region: {} at {}, with {} to move in {whose}",
-            region.place.len,
-            Bytes(region.place.start.get()),
-            region.to_move,
-        )?;
+        let (len, start, to_move) = (region.place.len, region.place.start.get(), region.to_move);
+        match done.parts {
+            // They lie anywhere.
+            Some((part @ "section", number)) => {
+                writeln!(
+                    out,
+                    "To empty: {} with {to_move} in them",
+                    parts(number, part)
+                )?;
+            }
+            Some((part, number)) => writeln!(
+                out,
+                "Region: {len} at {}, with {to_move} to move in {}",
+                Bytes(start),
+                parts(number, part)
+            )?,
+            None => writeln!(
+                out,
+                "Region: {len} at {}, with {to_move} to move in {}",
+                Bytes(start),
+                counted(done.files, "file", "files")
+            )?,
+        }
     }
     let end = match done.end {
-        CompactEnd::Whole => "nothing to do: there is a free run of the wanted length".to_owned(),
+        CompactEnd::Whole => "nothing to do: there is as much already".to_owned(),
         CompactEnd::DryRun => format!(
-            "nothing was moved (--dry-run); the longest free run would have {} or more",
+            "nothing was moved (--dry-run); {run} would have {} or more",
             done.largest_after
         ),
         CompactEnd::Reached => reached(done),
@@ -109,11 +122,20 @@ fn reached(done: &Compacted) -> String {
         format!(" ({bytes:.2} written for each byte gained)")
     });
     format!(
-        "the longest free run has {} now; {} moved in {}{price}",
+        "{} has {} now; {} moved in {}{price}",
+        run_of(done),
         done.largest_after,
         done.bytes_relocated,
         moved(done)
     )
+}
+
+/// What has the length that is told.
+fn run_of(done: &Compacted) -> &'static str {
+    match done.parts {
+        Some(("section", _)) => "what is free in whole sections",
+        _ => "the longest free run",
+    }
 }
 
 /// What was moved, or emptied.
@@ -131,7 +153,8 @@ fn parts(number: u64, part: &str) -> String {
 /// The free space after the last round cannot be told.
 fn seen(done: &Compacted) -> String {
     format!(
-        "the longest free run had {} when it was last seen; {} moved in {}",
+        "{} had {} when it was last seen; {} moved in {}",
+        run_of(done),
         done.largest_after,
         done.bytes_relocated,
         moved(done)

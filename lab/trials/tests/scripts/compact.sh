@@ -1,5 +1,5 @@
-# An F2FS that was filled with files, of which each fourth is left: nearly no section is free, and none is full. Then indef
-# makes free space whole.
+# An F2FS that was filled with files, of which each fourth is left: no section is free but for those that F2FS keeps for
+# itself, and none is full. Then indef makes free space whole.
 #
 # usage: compact.sh INDEF; what it said is in /share: before.json and after.json (scan), done.json (compact)
 set -e
@@ -28,7 +28,7 @@ sums() {
 }
 sums >/tmp/before
 $indef scan --json /mnt/f2fs/empty >/share/before.json
-$indef compact --json --want 64MiB /mnt/f2fs >/share/done.json
+$indef compact --json --want 192MiB /mnt/f2fs >/share/done.json
 $indef scan --json /mnt/f2fs/empty >/share/after.json
 echo 3 >/proc/sys/vm/drop_caches
 sums | cmp - /tmp/before
