@@ -121,7 +121,8 @@ impl Emptier for Chunks {
             Some(Errno::CANCELED) if stopped => NotEmptied::Stopped,
             Some(Errno::CANCELED) => NotEmptied::Stays(SkipReason::Changed),
             Some(Errno::INPROGRESS) => NotEmptied::Busy,
-            Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoPlace),
+            // Metadata needs room, too.
+            Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoSpace),
             Some(Errno::TXTBSY) => NotEmptied::Stays(SkipReason::SwapFile),
             _ => NotEmptied::Failed(error),
         })

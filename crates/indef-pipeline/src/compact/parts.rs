@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +16,7 @@ use indef_core::{
     layout::{Movable, Region, cheapest_region},
 };
 use indef_engine::run::StopCause;
-use indef_fs::{Emptier, Filesystem, NotEmptied, Part, PartMap};
+use indef_fs::{Emptier, Filesystem, FsKind, NotEmptied, Part, PartMap, Space, SpaceMap};
 use units::Bytes;
 
 use super::{
@@ -61,7 +62,7 @@ impl Compactor<'_> {
             let limits = Limits {
                 wanted: done.wanted,
                 budget: budget.saturating_sub(done.bytes_written),
-                spare: self.spare(&root),
+                spare: self.room(fs, &root, &map.space),
             };
             let chosen = self.choose_parts(fs, emptier, &map, &limits, &mut stuck)?;
             done.in_the_way.metadata = map.space.metadata;
@@ -86,7 +87,9 @@ impl Compactor<'_> {
             let known = stuck.len();
             let before = longest(fs, &map.space);
             done.rounds += 1;
-            let ended = self.empty_all(fs, emptier, &chosen.parts, done, &mut stuck, began)?;
+            let room = || self.room(fs, &root, &map.space);
+            let (part, parts) = ((fs, emptier), &chosen.parts);
+            let ended = self.empty_all(part, parts, &room, done, &mut stuck, began)?;
             let space = settled(fs, done.wanted).map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = longest(fs, &space);
             done.in_the_way.files = by_reason(&stuck);
@@ -105,6 +108,22 @@ impl Compactor<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What may be taken for what moves. A Btrfs without room for metadata tells users that nothing is free, however much is
+    /// in its chunks of data (`btrfs_statfs`, fs/btrfs/super.c, v6.12), which is when chunks have to be emptied.
+    fn room(&self, fs: &Filesystem, root: &File, space: &SpaceMap) -> Bytes {
+        let told = Space::of(root);
+        match told {
+            Ok(told) if fs.kind == FsKind::Btrfs && told.free.is_zero() => {
+                let in_chunks = Space {
+                    free: space.total(),
+                    ..told
+                };
+                in_chunks.to_take(self.options.min_free_pct)
+            }
+            _ => self.spare(root),
+        }
     }
 
     /// The cheapest region of parts that can all be emptied.
@@ -158,14 +177,13 @@ impl Compactor<'_> {
     /// Empty these parts, one after the other. Returns why no more of them, if something has ended it.
     fn empty_all(
         &self,
-        fs: &Filesystem,
-        emptier: &dyn Emptier,
+        (fs, emptier): (&Filesystem, &dyn Emptier),
         parts: &[Part],
+        room: &dyn Fn() -> Bytes,
         done: &mut Compacted,
         stuck: &mut Stuck,
         began: Instant,
     ) -> Result<Option<CompactEnd>, Error> {
-        let root = self.root(fs)?;
         let is_late = || {
             self.options
                 .time_limit
@@ -180,7 +198,7 @@ impl Compactor<'_> {
             if stop() {
                 return Ok(Some(why()));
             }
-            if part.used > self.spare(&root) {
+            if part.used > room() {
                 return Ok(Some(CompactEnd::Short));
             }
             self.notes.note(Note::Emptying {
