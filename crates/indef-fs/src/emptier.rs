@@ -13,8 +13,8 @@ use crate::{Filesystem, FsKind, SpaceMap, btrfs, f2fs};
 
 /// Has the kernel empty parts of one file system.
 pub trait Emptier: Sync {
-    /// What a part is called there.
-    fn part(&self) -> &'static str;
+    /// What a part is there.
+    fn kind(&self) -> PartKind;
 
     /// All parts, and the free space, as of now.
     ///
@@ -36,6 +36,26 @@ pub trait Emptier: Sync {
     ///
     /// Why it is not empty.
     fn empty(&self, part: &Part, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), NotEmptied>;
+}
+
+/// What a part of a file system is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartKind {
+    /// Of Btrfs.
+    Chunk,
+    /// Of F2FS.
+    Section,
+}
+
+impl PartKind {
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chunk => "chunk",
+            Self::Section => "section",
+        }
+    }
 }
 
 /// A part.
@@ -114,7 +134,7 @@ pub enum NoEmptier {
     Striped,
     /// Chunks have data and trees.
     Mixed,
-    /// It is on a device with zones, or told to leave no section half used: its kernel empties them by itself.
+    /// It is on a device with zones: its kernel empties them by itself.
     ByItself,
     /// The kernel does not tell what is used of each part.
     Untold,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use indef_core::{SkipReason, calibrate::CannotCalibrate, plan::FilePlan};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
-use indef_fs::{FsKind, NoGeometry, Refusal};
+use indef_fs::{FsKind, NoGeometry, PartKind, Refusal};
 use indef_trace::collect::Source;
 
 use units::Bytes;
@@ -66,8 +66,8 @@ pub enum Note<'a> {
     },
     /// The kernel begins to empty a part of a file system.
     Emptying {
-        /// What it is called there.
-        part: &'static str,
+        /// What it is there.
+        part: PartKind,
         /// Its number among those of the region, from 1 on.
         number: u64,
         /// Their number.

@@ -83,7 +83,7 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
             number,
             of,
             used,
-        } => console.note(format_args!("{part} {number} of {of}: {used} to move")),
+        } => console.note(format_args!("{} {number} of {of}: {used} to move", part.as_str())),
         Note::NothingToGain(why) => console.note(format_args!(
             "{why}; nothing is planned (--ignore-times plans all the same)"
         )),

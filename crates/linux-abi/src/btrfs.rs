@@ -21,8 +21,8 @@ pub(crate) mod trees;
 
 pub use balance::{cancel_balance, empty_data_chunk};
 pub use chunks::{
-    BlockGroupKind, Chunk, Stripe, chunks, data_block_groups, each_data_extent, free_extents,
-    free_runs, used,
+    BlockGroupKind, Chunk, Stripe, chunks, data_block_groups, each_extent, free_extents, free_runs,
+    used,
 };
 pub use commit::start_commit;
 pub use device::{Device, devices, fsid, node_size, sector_size, unallocated};

@@ -12,7 +12,6 @@
 use std::{
     fs::File,
     io,
-    path::Path,
     sync::mpsc::{RecvTimeoutError, channel},
     thread,
     time::Duration,
@@ -20,15 +19,15 @@ use std::{
 
 use indef_core::SkipReason;
 use linux_abi::btrfs::{
-    self, BlockGroupKind, Chunk, Device, cancel_balance, each_data_extent, empty_data_chunk,
-    free_runs,
+    self, BlockGroupKind, Chunk, Device, cancel_balance, each_extent, empty_data_chunk, free_runs,
 };
 use rustix::io::Errno;
 use units::{Bytes, PhysRange};
 
+use super::settled::folder;
 use crate::{
     Filesystem, SpaceMap,
-    emptier::{Emptier, NoEmptier, NotEmptied, Part, PartMap},
+    emptier::{Emptier, NoEmptier, NotEmptied, Part, PartKind, PartMap},
 };
 
 /// The first bytes of a device are in no chunk (`BTRFS_DEVICE_RANGE_RESERVED`, fs/btrfs/fs.h, v6.12).
@@ -53,7 +52,6 @@ impl Chunks {
                 .map(|chunk| chunk.kind)
                 .filter(|kind| kind.contains(BlockGroupKind::DATA))
         };
-        let is_told = look(&root, &|| false)?.is_some();
         Ok(
             if data().any(|kind| kind.contains(BlockGroupKind::METADATA)) {
                 Err(NoEmptier::Mixed)
@@ -61,7 +59,7 @@ impl Chunks {
                 Err(NoEmptier::Striped)
             } else if is_zoned(&root)? {
                 Err(NoEmptier::ByItself)
-            } else if !is_told {
+            } else if !is_told(&root)? {
                 Err(NoEmptier::Untold)
             } else {
                 Ok(Self { root })
@@ -71,8 +69,8 @@ impl Chunks {
 }
 
 impl Emptier for Chunks {
-    fn part(&self) -> &'static str {
-        "chunk"
+    fn kind(&self) -> PartKind {
+        PartKind::Chunk
     }
 
     fn look(&self) -> io::Result<PartMap> {
@@ -81,16 +79,9 @@ impl Emptier for Chunks {
     }
 
     fn pieces(&self, part: &Part) -> io::Result<Vec<Bytes>> {
-        let chunk = Chunk {
-            start: part.address,
-            len: part.place.len.get(),
-            kind: BlockGroupKind::DATA,
-            stripes: Vec::new(),
-        };
         let mut pieces = Vec::new();
-        each_data_extent(&self.root, &chunk, |len| {
-            pieces.push(Bytes(len));
-            true
+        each_extent(&self.root, part.address, part.place.len.get(), |len| {
+            pieces.push(Bytes(len))
         })?;
         Ok(pieces)
     }
@@ -137,15 +128,15 @@ pub(crate) fn space_map(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Opti
 /// Whether the devices have zones; the kernel then empties chunks by itself (`btrfs_reclaim_bgs_work`,
 /// fs/btrfs/block-group.c, v6.12).
 fn is_zoned(root: &File) -> io::Result<bool> {
-    let id: String = btrfs::fsid(root)?
-        .iter()
-        .enumerate()
-        .fold(String::new(), |id, (at, byte)| {
-            let dash = if [4, 6, 8, 10].contains(&at) { "-" } else { "" };
-            format!("{id}{dash}{byte:02x}")
-        });
-    let feature = Path::new("/sys/fs/btrfs").join(id).join("features/zoned");
-    Ok(feature.exists())
+    Ok(folder(&btrfs::fsid(root)?).join("features/zoned").exists())
+}
+
+/// Whether it has a free space tree.
+fn is_told(root: &File) -> io::Result<bool> {
+    match free_runs(root, (0, u64::MAX), 4096, |_, _| false) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => Ok(false),
+        asked => asked.map(|()| true),
+    }
 }
 
 /// Whether each stripe of a chunk has all of it, on a device of its own.

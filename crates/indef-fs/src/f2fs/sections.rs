@@ -22,7 +22,7 @@ use super::Superblock;
 use crate::{
     Filesystem, SpaceMap,
     device::{f2fs_folder, f2fs_superblock},
-    emptier::{Emptier, NoEmptier, NotEmptied, Part, PartMap},
+    emptier::{Emptier, NoEmptier, NotEmptied, Part, PartKind, PartMap},
 };
 
 /// The sections of a file system.
@@ -44,8 +44,8 @@ impl Sections {
 }
 
 impl Emptier for Sections {
-    fn part(&self) -> &'static str {
-        "section"
+    fn kind(&self) -> PartKind {
+        PartKind::Section
     }
 
     fn look(&self) -> io::Result<PartMap> {

@@ -135,7 +135,7 @@ impl Compactor<'_> {
             bytes_written: Bytes::ZERO,
             held: None,
             rounds: 0,
-            parts: emptier.as_ref().map(|emptier| (emptier.part(), 0)),
+            parts: emptier.as_ref().map(|emptier| (emptier.kind(), 0)),
             parts_emptied: 0,
             in_the_way: InTheWay::default(),
             excluded: Excluded::default(),

@@ -76,7 +76,7 @@ impl Compactor<'_> {
             };
             if done.region.is_none() {
                 done.region = Some(chosen.region);
-                done.parts = Some((emptier.part(), chosen.parts.len() as u64));
+                done.parts = Some((emptier.kind(), chosen.parts.len() as u64));
             }
             if self.options.dry_run {
                 done.rounds += 1;
@@ -202,7 +202,7 @@ impl Compactor<'_> {
                 return Ok(Some(CompactEnd::Short));
             }
             self.notes.note(Note::Emptying {
-                part: emptier.part(),
+                part: emptier.kind(),
                 number: number as u64 + 1,
                 of: parts.len() as u64,
                 used: part.used,

@@ -10,7 +10,7 @@ use indef_engine::{
     collect::Excluded,
     run::{Reason, RunResult, StopCause},
 };
-use indef_fs::FsKind;
+use indef_fs::{FsKind, PartKind};
 use units::Bytes;
 
 use crate::error::Error;
@@ -102,9 +102,9 @@ pub struct Compacted {
     pub held: Option<Bytes>,
     /// Rounds in which something was moved, or was to be.
     pub rounds: u32,
-    /// What the kernel empties as a whole there (`"chunk"`, `"section"`), and how many of them lie in the region; `None` where
-    /// files move one by one.
-    pub parts: Option<(&'static str, u64)>,
+    /// What the kernel empties as a whole there, and how many of them lie in the region; `None` where files move one by
+    /// one.
+    pub parts: Option<(PartKind, u64)>,
     /// How many were emptied.
     pub parts_emptied: u64,
     /// Data that stayed in place.

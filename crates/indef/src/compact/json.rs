@@ -96,7 +96,7 @@ impl CompactRest {
             written_per_byte: done.written_per_byte(),
             held_bytes: done.held,
             rounds: done.rounds,
-            part: done.parts.map(|(part, _)| part),
+            part: done.parts.map(|(part, _)| part.as_str()),
             parts_in_region: done.parts.map(|(_, number)| number),
             parts_emptied: done.parts.map(|_| done.parts_emptied),
             in_the_way: InTheWayJson {

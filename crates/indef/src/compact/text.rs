@@ -6,6 +6,7 @@ use std::{
 };
 
 use indef_engine::run::StopCause;
+use indef_fs::PartKind;
 use indef_pipeline::compact::{CompactEnd, Compacted};
 use units::Bytes;
 
@@ -35,7 +36,7 @@ pub(super) fn write(
         let (len, start, to_move) = (region.place.len, region.place.start.get(), region.to_move);
         match done.parts {
             // They lie anywhere.
-            Some((part @ "section", number)) => {
+            Some((part @ PartKind::Section, number)) => {
                 writeln!(
                     out,
                     "To empty: {} with {to_move} in them",
@@ -133,7 +134,7 @@ fn reached(done: &Compacted) -> String {
 /// What has the length that is told.
 fn run_of(done: &Compacted) -> &'static str {
     match done.parts {
-        Some(("section", _)) => "what is free in whole sections",
+        Some((PartKind::Section, _)) => "what is free in whole sections",
         _ => "the longest free run",
     }
 }
@@ -146,8 +147,9 @@ fn moved(done: &Compacted) -> String {
     }
 }
 
-fn parts(number: u64, part: &str) -> String {
-    counted(number, part, &format!("{part}s"))
+fn parts(number: u64, part: PartKind) -> String {
+    let name = part.as_str();
+    counted(number, name, &format!("{name}s"))
 }
 
 /// The free space after the last round cannot be told.

@@ -42,7 +42,7 @@ fn rest_of(ran: &Ran) -> String {
 }
 
 #[track_caller]
-fn number(document: &Value, name: &str) -> u64 {
+pub(crate) fn number(document: &Value, name: &str) -> u64 {
     document[name]
         .as_u64()
         .unwrap_or_else(|| panic!("{name}: {document}"))
@@ -175,7 +175,7 @@ fn holds(scratch: &ScratchFs, at_first: u64) {
 }
 
 /// Free space, as a scan of a directory with nothing in it tells it.
-fn free_space(scratch: &ScratchFs) -> Value {
+pub(crate) fn free_space(scratch: &ScratchFs) -> Value {
     let empty = scratch.path().join("empty");
     let _ = fs::create_dir(&empty);
     let ran = indef().args(["scan", "--json"]).arg(&empty).ran();
@@ -190,7 +190,7 @@ fn aged(builder: ScratchFsBuilder) -> Option<(ScratchFs, Vec<PathBuf>)> {
 }
 
 /// In how many extents a file of 64 MiB is born.
-fn born_in(scratch: &ScratchFs) -> u64 {
+pub(crate) fn born_in(scratch: &ScratchFs) -> u64 {
     let path = scratch.path().join("large");
     let file = File::create(&path).unwrap();
     scanning_all(scratch, || {
@@ -254,12 +254,29 @@ fn unchanged(before: &BTreeMap<PathBuf, Facts>, files: &[PathBuf]) {
     }
 }
 
-fn compact(arguments: &[&str], path: &Path) -> Ran {
+pub(crate) fn compact(arguments: &[&str], path: &Path) -> Ran {
     indef()
         .args(["compact", "--json"])
         .args(arguments)
         .arg(path)
         .ran()
+}
+
+/// The longest free run before and after, and what was written for it: it has the wanted 64 MiB, and was worth it.
+#[track_caller]
+pub(crate) fn gained(kind: &str, done: &Value) -> (u64, u64, u64) {
+    let (from, to) = (
+        number(done, "largest_before_bytes"),
+        number(done, "largest_after_bytes"),
+    );
+    let written = number(done, "bytes_written");
+    assert!(to >= 64 * MIB && to >= 10 * from, "{kind}: {from} to {to}");
+    assert!(
+        written > 0 && written <= 2 * (to - from),
+        "{kind}: {written} for {}",
+        to - from
+    );
+    (from, to, written)
 }
 
 /// The whole proof on one kind of file system.
@@ -289,17 +306,7 @@ fn becomes_whole(builder: ScratchFsBuilder, engine: &str) {
             .any(|file| file["engine"] == engine),
         "{kind}: another engine"
     );
-    let (from, to) = (
-        number(&done, "largest_before_bytes"),
-        number(&done, "largest_after_bytes"),
-    );
-    let written = number(&done, "bytes_written");
-    assert!(to >= 64 * MIB && to >= 10 * from, "{kind}: {from} to {to}");
-    assert!(
-        written > 0 && written <= 2 * (to - from),
-        "{kind}: {written} for {}",
-        to - from
-    );
+    let (from, to, written) = gained(kind.as_str(), &done);
     // Rounds may meet a file twice, no more.
     let planned = number(&told["region"], "to_move_bytes");
     assert!(

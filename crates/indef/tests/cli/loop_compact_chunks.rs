@@ -9,33 +9,16 @@ use std::{
     process::Command,
 };
 
-use rustix::fs::{FallocateFlags, fallocate};
 use scratch_fs::{ScratchFs, require};
-use serde_json::Value;
 use units::Bytes;
 
-use crate::common::{Ran, Run, indef};
+use crate::loop_compact::{born_in, compact, free_space, gained, number};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// The size of a file, and of a hole.
 const SIZE: u64 = 256 * KIB;
 const VOLUME: Bytes = Bytes::gib(1);
-
-fn compact(arguments: &[&str], path: &Path) -> Ran {
-    indef()
-        .args(["compact", "--json"])
-        .args(arguments)
-        .arg(path)
-        .ran()
-}
-
-#[track_caller]
-fn number(document: &Value, name: &str) -> u64 {
-    document[name]
-        .as_u64()
-        .unwrap_or_else(|| panic!("{name}: {document}"))
-}
 
 fn btrfs(arguments: &[&str], path: &Path) {
     let status = Command::new("btrfs")
@@ -95,24 +78,6 @@ fn extents(folder: &Path) -> u64 {
         .sum()
 }
 
-/// In how many extents a file of 64 MiB is born.
-fn born_in(scratch: &ScratchFs) -> u64 {
-    let path = scratch.path().join("large");
-    let file = File::create(&path).unwrap();
-    fallocate(&file, FallocateFlags::empty(), 0, 64 * MIB).unwrap();
-    let extents = scratch_fs::fragments(&file).unwrap();
-    drop(file);
-    fs::remove_file(&path).unwrap();
-    scratch.sync().unwrap();
-    extents
-}
-
-fn free_space(scratch: &ScratchFs) -> Value {
-    let empty = scratch.path().join("empty");
-    let _ = fs::create_dir(&empty);
-    indef().args(["scan", "--json"]).arg(&empty).ran().json()["free_space"].clone()
-}
-
 #[test]
 fn loop_free_space_of_btrfs_becomes_whole() {
     let Some(mut scratch) = aged() else { return };
@@ -143,17 +108,7 @@ fn loop_free_space_of_btrfs_becomes_whole() {
     let done = ran.json();
     assert_eq!(done["ended"], "reached", "{done}");
     assert_eq!(done["part"], "chunk");
-    let (from, to) = (
-        number(&done, "largest_before_bytes"),
-        number(&done, "largest_after_bytes"),
-    );
-    let written = number(&done, "bytes_written");
-    assert!(to >= 64 * MIB && to >= 10 * from, "{from} to {to}");
-    assert!(
-        written > 0 && written <= 2 * (to - from),
-        "{written} for {}",
-        to - from
-    );
+    let (from, to, written) = gained("btrfs", &done);
     assert_eq!(written, number(&told["region"], "to_move_bytes"));
     let born_after = born_in(&scratch);
     assert!(born_after <= 4, "{born_before} extents, now {born_after}");

@@ -190,26 +190,30 @@ pub fn used(file: impl AsFd, chunk: &Chunk) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Visit the lengths of all extents of files in a chunk, as of now.
+/// Visit the lengths of all extents of data in the address range.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`.
-pub fn each_data_extent(
+pub fn each_extent(
     file: impl AsFd,
-    chunk: &Chunk,
-    mut visit: impl FnMut(u64) -> bool,
+    start: u64,
+    len: u64,
+    mut visit: impl FnMut(u64),
 ) -> io::Result<()> {
     let key = SearchKey {
         tree_id: EXTENT_TREE,
-        min_objectid: chunk.start,
-        max_objectid: chunk.start.saturating_add(chunk.len).saturating_sub(1),
+        min_objectid: start,
+        max_objectid: start.saturating_add(len).saturating_sub(1),
         min_type: EXTENT_ITEM,
         max_type: EXTENT_ITEM,
         max_offset: u64::MAX,
         ..SearchKey::default()
     };
-    search(file, key, |found| visit(found.offset))
+    search(file, key, |found| {
+        visit(found.offset);
+        true
+    })
 }
 
 /// Visit the free extents (start, length) of the address range, as of the last commit, until `visit`
