@@ -67,12 +67,6 @@ pub(super) struct Defragmented {
     pub(super) relocated: Bytes,
 }
 
-impl Defragmented {
-    pub(super) fn better(self) -> bool {
-        self.after < self.before && !self.relocated.is_zero()
-    }
-}
-
 /// Bytes of `before` that have another place in `now`.
 pub(super) fn moved_bytes(before: &Layout, now: &Layout) -> Bytes {
     let mut moved = Bytes::ZERO;

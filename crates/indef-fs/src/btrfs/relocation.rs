@@ -519,7 +519,8 @@ impl<'a> BtrfsRelocation<'a> {
     }
 
     /// Wait for a batch's writeback and compare. With `sync`, data that is not in the tree yet is
-    /// waited for, too, else only where the result looks bad without.
+    /// waited for, too (the tree learns of a place a little after the writeback is over), else only
+    /// where something seems to have stayed.
     fn settle(&mut self, batch: Batch, sync: bool) -> Result<Moved, Refusal> {
         let waited = batch.parts.iter().try_for_each(|part| {
             wait_writeback(
@@ -529,11 +530,7 @@ impl<'a> BtrfsRelocation<'a> {
             )
         });
         let compared = self.compare(&batch, sync).and_then(|outcome| {
-            let is_known = match self.reclaim {
-                true => outcome.relocated == batch.len(),
-                false => outcome.better(),
-            };
-            if !sync && !is_known {
+            if !sync && outcome.relocated < batch.len() {
                 return self.compare(&batch, true);
             }
             Ok(outcome)
