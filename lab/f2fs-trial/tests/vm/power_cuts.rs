@@ -45,11 +45,14 @@ while read -r name port nqn marks; do
           2) flat=/dev/$disk ;;
         esac
       done
-      if [ -b "$zoned" ] && [ -b "$flat" ]; then break; fi
+      # The queue comes after the disk, and may refuse for a moment.
+      scheduler=/sys/block/${zoned#/dev/}/queue/scheduler
+      if [ -b "$zoned" ] && [ -b "$flat" ] && [ -e $scheduler ] &&
+        echo mq-deadline 2>/dev/null >$scheduler; then break; fi
       usleep 50000
     done &&
     echo "$processors" >$unbound &&
-    echo mq-deadline >/sys/block/${zoned#/dev/}/queue/scheduler &&
+    grep -qF '[mq-deadline]' $scheduler &&
     ln -sf $zoned /dev/zoned &&
     ln -sf $flat $ZNS_CONVENTIONAL &&
     mount -t f2fs $ZNS_CONVENTIONAL $ZNS_MOUNT &&

@@ -19,7 +19,8 @@ for _ in $(seq 100); do
       2) flat=$disk ;;
     esac
   done
-  if [ -b "$zoned" ] && [ -b "$flat" ]; then break; fi
+  # The queue comes after the disk.
+  if [ -b "$zoned" ] && [ -b "$flat" ] && [ -e "/sys/block/${zoned#/dev/}/queue/zoned" ]; then break; fi
   sleep 0.1
 done
 echo "$processors" >$unbound
