@@ -129,6 +129,8 @@ reasons! {
     MovedAlong = "moved-along";
     /// Changed between planning and moving, or while moving.
     Changed = "changed";
+    /// Has more fragments than before, as the file system collected garbage meanwhile and moved blocks by itself.
+    Collected = "garbage-collected";
     /// Held open for writing, where only an idle file can be moved safely.
     InUse = "in-use";
     /// Vanished between planning and moving.

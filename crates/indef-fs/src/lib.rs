@@ -59,6 +59,7 @@ pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geo
 pub use emptier::{Emptier, NoEmptier, NotEmptied, Part, PartKind, PartMap, emptier};
 pub use engine::relocator;
 pub use error::{Finding, FsError, Refusal};
+pub use f2fs::blocks_collected;
 pub use filesystem::{FileSystemKey, Filesystem, Space, detect, free_space_ok};
 pub use free::{SpaceMap, free_space, space_map};
 pub use held::partly_reached;

@@ -129,6 +129,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
             "moves along with another file that has the same blocks, and that file's result tells how it went; there is nothing to do"
         }
         SkipReason::Changed => "changed meanwhile; nothing was lost, run again",
+        SkipReason::Collected => {
+            "the file system collected garbage meanwhile, and moved blocks of it, too: it has more fragments than before; run again"
+        }
         SkipReason::InUse => {
             "open for writing elsewhere; on this file system only an idle file can be moved in part"
         }

@@ -4,7 +4,7 @@ use std::io;
 
 use indef_fs::{
     EngineKind, EngineOptions, Filesystem, FsError, Mapper, RangeCopier, Refusal, Relocator, Roots,
-    Space, Target, detect, map, partly_reached, relocator,
+    Space, Target, blocks_collected, detect, map, partly_reached, relocator,
 };
 use units::FileRange;
 
@@ -36,6 +36,8 @@ pub(super) trait Backend: Sync {
     /// The extents that the file reaches only in part, as far as it is written back.
     fn held(&self, target: &Target) -> Result<Vec<HeldExtent>, Refusal>;
     fn space(&self, target: &Target) -> io::Result<Space>;
+    /// Blocks that the file system has moved by itself, to collect garbage; `None` where it does not tell.
+    fn collected(&self, fs: &Filesystem) -> Option<u64>;
     /// Write the file system back, upon which what was given up is free.
     fn commit(&self, target: &Target) -> io::Result<()>;
     fn copier(&self, queue_depth: u32) -> Box<dyn RangeCopier>;
@@ -88,6 +90,10 @@ impl Backend for Kernel<'_> {
 
     fn space(&self, target: &Target) -> io::Result<Space> {
         Space::of(&target.file)
+    }
+
+    fn collected(&self, fs: &Filesystem) -> Option<u64> {
+        blocks_collected(fs)
     }
 
     fn commit(&self, target: &Target) -> io::Result<()> {

@@ -42,6 +42,8 @@ pub(super) struct OpenFile {
     /// The part of it that is looked at: up to its size, in whole blocks.
     end: Bytes,
     extents_before: u64,
+    /// What garbage collection had moved by then.
+    collected_before: Option<u64>,
     /// Written bytes of the whole file.
     written: Bytes,
     map_before: Vec<MapEntry>,
@@ -192,6 +194,7 @@ impl Run<'_> {
         };
         ways.dedup();
         let (sync, wants_map) = (!reclaims, self.worst.wants(job.extents_before));
+        let collected_before = self.backend.collected(&volume.fs);
         let mut look =
             |target: &Target| survey(self.backend, target, end, sync, &ways, wants_map, mapper);
         let mut looked = None;
@@ -231,6 +234,7 @@ impl Run<'_> {
             false => judged.pop().unwrap_or_default(),
         };
         let file = OpenFile {
+            collected_before,
             job,
             target,
             volume,
@@ -473,12 +477,14 @@ impl Run<'_> {
         }
         let reclaims = !file.lets_go.is_empty();
         if extents_after > file.extents_before && !reclaims && is_as_opened(&file.target) {
-            let error = FileError::MoreFragments {
-                path: file.job.path.clone(),
-                before: file.extents_before,
-                after: extents_after,
-            };
-            reason = Some(error.into());
+            reason = Some(match self.was_collected(file) {
+                true => Reason::Skip(SkipReason::Collected),
+                false => Reason::from(FileError::MoreFragments {
+                    path: file.job.path.clone(),
+                    before: file.extents_before,
+                    after: extents_after,
+                }),
+            });
         }
         let failed = matches!(reason, Some(Reason::Failed(_)));
         let status = if failed {
@@ -491,6 +497,11 @@ impl Run<'_> {
         };
         let reclaimed = self.reclaimed(file);
         file.result(status, reason, extents_after, &moved, reclaimed)
+    }
+
+    /// Whether the file system has moved blocks by itself since the file was opened.
+    fn was_collected(&self, file: &OpenFile) -> bool {
+        self.backend.collected(&file.volume.fs) != file.collected_before
     }
 
     /// The bytes that came free with the extents that the file does not hold any more.

@@ -131,6 +131,17 @@ fn a_file_that_ends_with_more_fragments_is_a_failure() {
 }
 
 #[test]
+fn a_file_that_the_file_system_collects_garbage_of_is_none() {
+    let sim = Simulated::new();
+    let plan = sim.file("becomes-worse-garbage-collected", 4, 256 * BLOCK);
+    let result = sim.run(vec![plan], &options());
+    let file = &result.files[0];
+    assert_eq!(file.status, Status::Moved);
+    assert_eq!(file.reason, skip(SkipReason::Collected));
+    assert_eq!((file.extents_before, file.extents_after), (4, 1000));
+}
+
+#[test]
 fn no_more_is_written_than_the_budget_and_the_best_goes_first() {
     let sim = Simulated::new();
     // The same bytes, more and more fragments.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use indef_core::SkipReason;
-use indef_fs::{EngineOptions, FileSystemKey, FsError, Refusal, Relocator, Target};
+use indef_fs::{EngineOptions, FileSystemKey, Filesystem, FsError, Refusal, Relocator, Target};
 use units::Bytes;
 
 use super::{
@@ -18,6 +18,7 @@ use crate::sync::lock;
 /// A file system, or a subvolume of one, with its engines.
 pub(super) struct Volume {
     pub(super) name: Arc<str>,
+    pub(super) fs: Filesystem,
     /// Those that work on it, best first.
     engines: Vec<Box<dyn Relocator>>,
     /// One of them takes only files that others share.
@@ -81,6 +82,7 @@ impl Volume {
         }
         Ok(Self {
             name: fs.kind.to_string().into(),
+            fs,
             engines,
             asks_sharing,
             refusal: most_telling(refused_engines.into_iter().map(|(_, reason)| reason)),

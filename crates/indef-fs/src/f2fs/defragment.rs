@@ -17,8 +17,8 @@
 //! calls side by side would fragment what each of them joins. So there is one call at a time.
 //!
 //! There is no donor to look at beforehand. A part is given to the kernel only if joining its
-//! fragments outweighs the fragments that its two ends would cut, so that the file never has more; and
-//! only while F2FS has free segments to put it into, as else it would fill holes with it ([`Room`]).
+//! fragments outweighs the fragments that its two ends would cut, and the ends of sections, wherever in one the log is, so
+//! that the file never has more; and only while F2FS has free segments to put it into, as else it would fill holes with it ([`Room`]).
 //!
 //! A page has its new address before it is written there (`f2fs_do_write_data_page`,
 //! fs/f2fs/data.c, v6.12), and a direct read asks only once, before it looks for the address,
@@ -43,7 +43,7 @@ use linux_abi::{
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
-use super::{admit, parts::Parts, room::Room};
+use super::{admit, parts::Parts, room::Room, section_of};
 use crate::{
     CacheRecord, CountedRange, EngineKind, Filesystem, Finding, FsError, Moved, RangeCopier,
     Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target,
@@ -58,6 +58,7 @@ pub(crate) struct F2fsDefragment {
     settler: Settler,
     holds: Holds,
     room: Room,
+    section: Bytes,
     /// Held by the one worker that adds to the log.
     log: Mutex<()>,
 }
@@ -66,6 +67,7 @@ impl F2fsDefragment {
     pub(crate) fn new(fs: &Filesystem) -> Self {
         Self {
             room: Room::of(fs),
+            section: section_of(fs),
             settler: Settler::new(SETTLING),
             holds: Holds::default(),
             log: Mutex::default(),
@@ -93,7 +95,7 @@ impl Relocator for F2fsDefragment {
             engine: self,
             target,
             file: Arc::new(target.file.try_clone().map_err(fail)?),
-            parts: Parts::of(target, ranges, None)?,
+            parts: Parts::of(target, ranges, self.section)?,
             moved: false,
         }))
     }

@@ -5,6 +5,7 @@
 //! [`parts`]. [`sections`] are what the kernel empties as a whole, which makes free space whole.
 
 mod batch;
+mod collected;
 mod defragment;
 mod offload;
 mod parts;
@@ -16,16 +17,26 @@ use indef_core::SkipReason;
 use rustix::thread::{CapabilitySet, capabilities};
 use units::Bytes;
 
+pub use collected::blocks_collected;
+
 pub(crate) use self::{
     defragment::F2fsDefragment,
     offload::F2fsOffload,
     sections::{Sections, space_map},
     superblock::Superblock,
 };
-use crate::{Attributes, Refusal, Target};
+use crate::{Attributes, Filesystem, Refusal, Target, device::f2fs_superblock};
 
 /// F2FS's block on the machines that the patched kernels are for. It is as large as a page.
 const BLOCK: Bytes = Bytes::kib(4);
+
+/// Where the superblock cannot be read: the smallest section there is, a segment.
+const SECTION: Bytes = Bytes::mib(2);
+
+/// The size of a section, at whose end a log may go on elsewhere.
+fn section_of(fs: &Filesystem) -> Bytes {
+    f2fs_superblock(fs).map_or(SECTION, |found| found.section)
+}
 
 /// Whether a file can be moved, as far as that can be seen before it is tried.
 fn admit(target: &Target) -> Result<(), Refusal> {

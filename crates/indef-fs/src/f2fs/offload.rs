@@ -34,15 +34,13 @@ use super::{
     BLOCK, admit,
     batch::{Answer, Batches, Request, step_of},
     parts::{Part, Parts},
+    section_of,
 };
 use crate::{
     CacheRecord, CountedRange, EngineKind, EngineOptions, Filesystem, Finding, FsError, Moved,
     RangeCopier, Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target,
-    device::f2fs_superblock,
 };
 
-/// Where the superblock cannot be read: the smallest section there is, a segment.
-const SECTION: Bytes = Bytes::mib(2);
 /// Host copies that wait for their writeback.
 const SETTLING: Bytes = Bytes::mib(32);
 /// The least that a step moves, however short it is to be: below that the time of a call hardly
@@ -78,7 +76,7 @@ impl F2fsOffload {
         tracing::info!(?way, logs, "data of F2FS is moved by its offload");
         Ok(Self {
             way,
-            section: f2fs_superblock(fs).map_or(SECTION, |found| found.section),
+            section: section_of(fs),
             stall_ns: u64::try_from(options.max_stall.as_nanos()).unwrap_or(u64::MAX),
             batches: Batches::new(logs),
             settler: Settler::new(SETTLING),
@@ -254,7 +252,7 @@ impl Relocator for F2fsOffload {
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
         let file = Arc::new(target.file.try_clone().map_err(fail)?);
-        let parts = Parts::of(target, ranges, Some(self.section))?;
+        let parts = Parts::of(target, ranges, self.section)?;
         self.batches.enter();
         Ok(Box::new(OffloadRelocation {
             engine: self,

@@ -26,8 +26,8 @@ pub(super) struct Part {
 /// The rest of a file that is to be moved.
 pub(super) struct Parts {
     ranges: VecDeque<FileRange>,
-    /// A new place may be broken where a section ends, if that is known.
-    section: Option<Bytes>,
+    /// A new place may be broken where a section ends.
+    section: Bytes,
     /// F2FS's block: the kernel's calls take no other alignment (`F2FS_BLKSIZE`).
     block: Bytes,
     mapper: Mapper,
@@ -42,7 +42,7 @@ impl Parts {
     pub(super) fn of(
         target: &Target,
         ranges: &[CountedRange],
-        section: Option<Bytes>,
+        section: Bytes,
     ) -> Result<Self, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
         let size = target.file.metadata().map_err(fail)?.len();
@@ -134,10 +134,10 @@ impl Parts {
     }
 }
 
-/// Whether moving a part joins more fragments than its ends cut, so that the file never has more.
-/// Where sections are known, wherever in one the new place begins.
-fn is_worth_it(count: FragmentCount, len: Bytes, section: Option<Bytes>) -> bool {
-    let borders = section.map_or(0, |section| len.get().div_ceil(section.get().max(1)));
+/// Whether moving a part joins more fragments than its ends cut, so that the file never has more, wherever in a section
+/// the new place begins.
+fn is_worth_it(count: FragmentCount, len: Bytes, section: Bytes) -> bool {
+    let borders = len.get().div_ceil(section.get().max(1));
     count.is_better_in(borders.max(1)) && count.change(borders + 1) <= 0
 }
 
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_part_is_moved_only_where_no_border_can_make_it_worse() {
-        let section = Some(Bytes::mib(32));
+        let section = Bytes::mib(32);
         let worth = |count, mib| is_worth_it(count, Bytes::mib(mib), section);
         assert!(worth(count(2, 1, 0), 4));
         assert!(!worth(count(3, 1, 2), 4));
@@ -282,7 +282,9 @@ mod tests {
         // 64 MiB lie in two sections at best, and in three at worst.
         assert!(!worth(count(2, 1, 0), 64));
         assert!(worth(count(3, 1, 0), 64));
-        assert!(is_worth_it(count(3, 1, 2), Bytes::mib(4), None));
+        // Two fragments of which one reaches on become three where a section ends between.
+        assert!(!worth(count(2, 1, 1), 4));
+        assert!(worth(count(3, 1, 1), 4));
     }
 
     proptest! {

@@ -5,7 +5,7 @@
 //! old segments, and fill their holes, when their own are full (segment.c, `f2fs_need_SSR`). What is moved then
 //! lies in as many pieces as the holes are, which may be more than before. With `mode=lfs`, as on zones, it fills none, but
 //! collects garbage in the midst of a move when free sections are short (`f2fs_balance_fs`), and moves blocks of the same
-//! files: some had more fragments afterwards (53 became 125 on 260 zones, seen on 6.12).
+//! files. (What its own thread collects meanwhile is another matter: [`blocks_collected`](super::blocks_collected).)
 
 use std::{fs, path::PathBuf};
 

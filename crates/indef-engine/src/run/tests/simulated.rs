@@ -30,6 +30,8 @@ const OTHERS_BLOCK: Bytes = Bytes(1024);
 #[derive(Default)]
 pub(super) struct SimulatedDisk {
     layouts: HashMap<u64, Layout>,
+    /// Blocks that the file system has moved by itself.
+    collected: u64,
     next_phys: u64,
     /// Steps in the order in which they were done: inode and bytes.
     pub(super) steps: Vec<(u64, u64)>,
@@ -231,6 +233,10 @@ impl Backend for Simulated {
         })
     }
 
+    fn collected(&self, _: &Filesystem) -> Option<u64> {
+        Some(self.state.lock().unwrap().collected)
+    }
+
     fn commit(&self, _: &Target) -> std::io::Result<()> {
         Ok(())
     }
@@ -352,6 +358,7 @@ impl Relocation for Move<'_> {
         let locked = state.fixed + state.per_mib.mul_f64(bytes as f64 / f64::from(1 << 20));
         let done = self.moved == self.bytes;
         if done {
+            state.collected += u64::from(name.ends_with("garbage-collected"));
             let pieces = if name.starts_with("becomes-worse") {
                 1000
             } else {

@@ -1,0 +1,43 @@
+//! What F2FS's garbage collection has moved by itself.
+//!
+//! On zones the collector is at work whenever less than 60 % of the sections are free (`gc_no_zoned_gc_percent`), however
+//! busy the file system is (fs/f2fs/gc.c, `gc_thread_func`, and f2fs.h, `is_idle`, v6.12). It moves blocks in the order
+//! in which they lie, section by section, beside whatever else is written to the log. So it cuts files, those that are
+//! being moved, too.
+
+use std::{fs, path::Path};
+
+use crate::{Filesystem, FsKind, device::f2fs_folder};
+
+/// Blocks that garbage collection has moved since the file system was mounted; `None` where nobody tells: on others than
+/// F2FS, and where the kernel was built without `CONFIG_F2FS_STAT_FS`.
+#[must_use]
+pub fn blocks_collected(filesystem: &Filesystem) -> Option<u64> {
+    match filesystem.kind {
+        FsKind::F2fs => told(&f2fs_folder(filesystem)?),
+        _ => None,
+    }
+}
+
+fn told(folder: &Path) -> Option<u64> {
+    let number = |name| -> Option<u64> {
+        let text = fs::read_to_string(folder.join(name)).ok()?;
+        text.trim().parse().ok()
+    };
+    number("moved_blocks_foreground")?.checked_add(number("moved_blocks_background")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_collection_count() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(told(folder.path()), None);
+        fs::write(folder.path().join("moved_blocks_foreground"), "40\n").unwrap();
+        assert_eq!(told(folder.path()), None);
+        fs::write(folder.path().join("moved_blocks_background"), "2\n").unwrap();
+        assert_eq!(told(folder.path()), Some(42));
+    }
+}
