@@ -27,6 +27,26 @@ const IMAGE: &str = "aged";
 const NOTES: &str = "aged.json";
 const PROFILE: &str = "aged.profile";
 
+/// Have F2FS collect garbage until no more free segments come of it. So a way begins with all the room that the fill
+/// leaves, and what moves data later is the way alone. It is done as on a full device (`background_gc=sync`): blocks move
+/// one by one, in the order in which they lie. On an idle one they only become dirty, and are written file by file, which
+/// joins their fragments (`move_data_page`, fs/f2fs/gc.c, v6.12).
+const COLLECT: &str = r#"
+mount -o remount,background_gc=sync $ZNS_MOUNT
+settings=/sys/fs/f2fs/$(basename $(readlink -f $ZNS_CONVENTIONAL))
+echo 1 >$settings/gc_urgent_sleep_time
+echo 1 >$settings/gc_urgent
+most=0
+without=0
+while [ $without -lt 5 ]; do
+  sleep 2
+  sync
+  free=$(cat $settings/free_segments)
+  if [ $free -gt $most ]; then most=$free without=0; else without=$((without + 1)); fi
+done
+echo 0 >$settings/gc_urgent
+"#;
+
 /// The aged SSD.
 pub(super) struct AgedSsd {
     pub(super) image: PathBuf,
@@ -71,6 +91,7 @@ impl AgedSsd {
         let room = bench.enter(&image, ZnsSetup::Mounted, false)?;
         let kernel = room.kernel.clone();
         let aged = age(bench, &room)?;
+        room.shell(COLLECT)?;
         if is_traced {
             trace(bench, &room)?;
         }

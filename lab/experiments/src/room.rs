@@ -39,6 +39,9 @@ pub(crate) struct RoomOptions<'a> {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
+/// What F2FS tells of itself, and can be told.
+const SETTINGS: &str = "/sys/fs/f2fs/$(basename $(readlink -f $ZNS_CONVENTIONAL))";
+
 /// How often it is looked again whether files lie still: the collector may be at work on a section.
 const LOOKS: usize = 10;
 
@@ -105,10 +108,12 @@ impl Room {
         Ok(room)
     }
 
-    /// Run a command that moves data, and record the device's commands.
+    /// Run a command that moves data, and record the device's commands. Whoever else moves data meanwhile, as F2FS's
+    /// garbage collection does, is an error: it would be counted as the command's.
     pub(crate) fn migrate(&self, command: &[String], time_scale: f64) -> Result<Recording> {
         self.pace(time_scale)?;
         let zones = self.device.zones(ZONED);
+        let before = self.collected()?;
         self.device.begin_command_log();
         let watched = self.watch(command)?;
         let commands = self.device.take_command_log();
@@ -121,6 +126,11 @@ impl Room {
                 watched.stdout
             );
         }
+        let collected = self.collected()? - before;
+        ensure!(
+            collected == 0,
+            "{command:?}: F2FS has collected garbage meanwhile, {collected} blocks"
+        );
         Ok(Recording {
             zones,
             commands,
@@ -137,12 +147,24 @@ impl Room {
     }
 
     /// Have F2FS collect no more garbage by itself, and so leave files where they lie: for an hour it is never idle, as
-    /// `is_idle` sees it (fs/f2fs/f2fs.h, v6.12; the interval is in seconds). What has begun is still done.
+    /// `is_idle` sees it (fs/f2fs/f2fs.h, v6.1; the interval is in seconds). Newer kernels do not ask that on zones, but
+    /// whether so many percent of the sections are free (fs/f2fs/gc.c, `gc_thread_func`, v6.12). What has begun is still
+    /// done.
     fn stop_collecting(&self) -> Result<()> {
-        self.shell(
-            "echo 3600 >/sys/fs/f2fs/$(basename $(readlink -f $ZNS_CONVENTIONAL))/gc_idle_interval",
-        )?;
+        self.shell(&format!(
+            "cd {SETTINGS}; echo 3600 >gc_idle_interval; \
+             if [ -e gc_no_zoned_gc_percent ]; then echo 0 >gc_no_zoned_gc_percent; fi"
+        ))?;
         Ok(())
+    }
+
+    /// Blocks that F2FS has moved by itself since it was mounted.
+    fn collected(&self) -> Result<u64> {
+        let said = self.shell(&format!(
+            "cd {SETTINGS}; cat moved_blocks_foreground moved_blocks_background"
+        ))?;
+        let numbers = said.split_whitespace().map(str::parse::<u64>);
+        numbers.sum::<Result<_, _>>().context(said)
     }
 
     /// Where the files of a directory lie, in the namespace with zones. They go on lying there: no garbage is collected
