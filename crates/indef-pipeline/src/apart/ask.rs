@@ -47,18 +47,18 @@ const LIMITS: Limits = Limits {
 /// It is not possible, what was counted was not kept, or the other side is lost.
 pub fn trace(socket: Option<&Path>, order: &Order, halt: Halt<'_>) -> Result<Findings, NotTraced> {
     let Some(socket) = socket else {
-        return Ok(here(order, halt)?);
+        return here(order, halt);
     };
     for _ in 0..TRIES {
         let connection = match connect(socket) {
             Ok(connection) => connection,
             Err(error) => {
                 tracing::debug!(%error, socket = %socket.display(), "nobody traces for us");
-                let why = |by_ourselves: String| {
+                return here(order, halt).map_err(|NotTraced { why, may_pass }| {
                     let socket = socket.display();
-                    format!("{by_ourselves}; and nobody traces for it at {socket}: {error}")
-                };
-                return Ok(here(order, halt).map_err(why)?);
+                    let why = format!("{why}; and nobody traces for it at {socket}: {error}");
+                    NotTraced { why, may_pass }
+                });
             }
         };
         if let Some(findings) = ask(&connection, order, halt, &LIMITS)? {
@@ -130,6 +130,7 @@ pub(super) fn ask(
             Next::Answer(Answer::Begins) => has_begun = true,
             Next::Answer(Answer::Traced(findings)) => return Ok(Some(findings)),
             Next::Answer(Answer::Failed(why)) => return Err(why.into()),
+            Next::Answer(Answer::FailedForNow(why)) => return Err(NotTraced::for_now(why)),
             Next::Closed if has_begun => {
                 return Err(NotTraced::for_now(
                     "whoever traced for it ended before it told what it found (`journalctl -u 'indef-trace@*'` \

@@ -95,6 +95,8 @@ pub(super) enum Answer {
     Traced(Findings),
     /// It was not possible, or what was counted was not kept.
     Failed(String),
+    /// The same, and the next trace may do better.
+    FailedForNow(String),
 }
 
 /// Why a trace tells nothing.
@@ -102,7 +104,7 @@ pub(super) enum Answer {
 pub struct NotTraced {
     /// The reason, for people.
     pub why: String,
-    /// The next one may tell something: it is no matter of rights or of the kernel.
+    /// The next one may tell something: it is no matter of rights, of the kernel or of a profile that is none.
     pub may_pass: bool,
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     here::here,
-    order::{Answer, Findings, Halt, Order, PATIENCE, is_readable, line, stranger},
+    order::{Answer, Findings, Halt, NotTraced, Order, PATIENCE, is_readable, line, stranger},
 };
 
 /// A longer order is none: thousands of the longest paths.
@@ -45,7 +45,7 @@ pub fn serve(connection: &UnixStream, is_stopped: Halt<'_>) -> Result<(), Refuse
 pub(super) fn serve_with(
     connection: &UnixStream,
     is_stopped: Halt<'_>,
-    trace: impl FnOnce(&Order, Halt<'_>) -> Result<Findings, String>,
+    trace: impl FnOnce(&Order, Halt<'_>) -> Result<Findings, NotTraced>,
 ) -> Result<(), Refused> {
     if let Some(user) = stranger(connection)? {
         return Err(Refused::Stranger(user));
@@ -68,7 +68,10 @@ pub(super) fn serve_with(
     let mut is_over = || is_stopped() || is_readable(connection, Duration::ZERO).unwrap_or(true);
     tell(&match trace(&order, &mut is_over) {
         Ok(findings) => Answer::Traced(findings),
-        Err(why) => Answer::Failed(why),
+        Err(NotTraced { why, may_pass }) => match may_pass {
+            true => Answer::FailedForNow(why),
+            false => Answer::Failed(why),
+        },
     });
     Ok(())
 }

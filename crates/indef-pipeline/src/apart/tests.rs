@@ -2,22 +2,28 @@
 
 use std::{
     ffi::OsString,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     os::unix::{ffi::OsStringExt, net::UnixStream},
     path::Path,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use indef_trace::{FileKey, collect::Sampling};
+use indef_trace::{
+    FileKey,
+    collect::Sampling,
+    store::{Cause, Foreign, StoreError, StoreProblem},
+};
 use units::Nanos;
 
 use super::{
     Findings, NotTraced, Order, Refused,
     ask::{Limits, ask, trace},
+    here::{lingers, not_traced},
     order::{Answer, Halt, line},
     serve::{serve_with, take_order},
 };
+use crate::error::Error;
 
 /// Nobody here is slow on purpose, but the machine may be busy.
 const AMPLE: Limits = Limits {
@@ -103,16 +109,68 @@ fn what_is_ordered_is_traced_and_told() {
     assert_eq!((key.inode, key.subvolume, reads), (u64::MAX, 256, 12));
 
     let fails = |connection: UnixStream| {
-        let traces = |_: &Order, _: Halt<'_>| Err("this kernel has no BTF".to_owned());
+        let traces = |_: &Order, _: Halt<'_>| Err("this kernel has no BTF".to_owned().into());
         serve_with(&connection, &mut || false, traces).unwrap();
     };
     let error = asked(fails, &mut || false, &AMPLE).unwrap_err();
     assert_eq!(error, "this kernel has no BTF".to_owned().into());
     assert!(!error.may_pass);
+
+    let is_locked = |connection: UnixStream| {
+        let traces = |_: &Order, _: Halt<'_>| Err(NotTraced::for_now("it is locked".to_owned()));
+        serve_with(&connection, &mut || false, traces).unwrap();
+    };
+    let error = asked(is_locked, &mut || false, &AMPLE).unwrap_err();
+    assert_eq!(error, NotTraced::for_now("it is locked".to_owned()));
+}
+
+#[test]
+fn what_a_store_does_not_take_now_it_may_take_later() {
+    let store = |problem| StoreError {
+        path: "/var/lib/indef/watch/profile".into(),
+        problem,
+    };
+    let broken = |errno: i32| {
+        let cause = Cause::Io(io::Error::from_raw_os_error(errno));
+        store(StoreProblem::System(cause))
+    };
+    let (eio, enotdir) = (5, 20);
+    for passes in [
+        store(StoreProblem::Locked),
+        store(StoreProblem::Full),
+        broken(eio),
+    ] {
+        let why = passes.to_string();
+        assert_eq!(not_traced(passes.into()), NotTraced::for_now(why));
+    }
+    for lasts in [
+        store(StoreProblem::Foreign(Foreign::NoDatabase)),
+        broken(enotdir),
+    ] {
+        assert!(!not_traced(lasts.into()).may_pass);
+    }
+    // The name of each file would make each of them a reason of its own.
+    let rescued = |name: &str| {
+        not_traced(Error::Rescued {
+            path: Path::new("/run/indef").join(name),
+            why: store(StoreProblem::Full),
+        })
+    };
+    assert!(rescued("a").may_pass && rescued("a").why.ends_with("kept in /run/indef"));
+    assert_eq!(rescued("a"), rescued("b"));
+}
+
+#[test]
+fn a_store_is_tried_again_until_it_is_late_or_the_end_is_asked_for() {
+    let pause = Duration::from_millis(10);
+    let soon = Instant::now() + Duration::from_secs(600);
+    assert!(lingers(soon, pause, || false));
+    assert!(!lingers(soon, Duration::from_secs(300), || true));
+    assert!(!lingers(Instant::now(), pause, || false));
 }
 
 /// Somebody who traces until he is to stop.
-fn traces_on(_: &Order, halt: Halt<'_>) -> Result<Findings, String> {
+fn traces_on(_: &Order, halt: Halt<'_>) -> Result<Findings, NotTraced> {
     while !halt() {
         thread::sleep(Duration::from_millis(5));
     }

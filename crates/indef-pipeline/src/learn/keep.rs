@@ -3,10 +3,14 @@
 //! Counts add up in a bounded table in memory and go to the store every half a minute, in one
 //! transaction. If the disk is full or another process holds the store, they stay and are tried
 //! again; at the very end they go into a file in the temporary directory, whose name is in the
-//! error.
+//! error. Where nobody is there to read an error ([`Keep::is_patient`]), the store may also be opened later.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::HashMap,
+    env,
     fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
@@ -37,12 +41,19 @@ pub struct Keep {
     pub command: String,
     /// Options of a new store; for an existing store, the given ones replace its own.
     pub store: StoreOptions,
+    /// Trace also while the store cannot be opened for a reason that may pass, and open it later. Files with what it did not
+    /// take in the end are few.
+    pub is_patient: bool,
 }
 
 /// Number of ranges in memory at which they go to the store.
 const MANY: usize = 25_000;
 /// Maximum number of ranges in memory if they cannot go there; further ones are lost.
 const TOO_MANY: usize = 1_000_000;
+/// Files with what stores did not take that a patient trace leaves in the temporary directory at most: it is often memory.
+const MANY_RESCUED: usize = 24;
+/// The beginning of their names.
+const RESCUED: &str = "indef-trace-";
 /// The longest time for which they stay in memory.
 const EVERY: Duration = Duration::from_secs(30);
 
@@ -79,11 +90,11 @@ impl Keeper {
         }
     }
 
-    /// Write the rest.
-    pub(super) fn finish(self, lost: u64) -> Result<(), Error> {
+    /// Write the rest. Where that fails for a reason that may pass, it is tried again as long as `again` says so.
+    pub(super) fn finish(self, lost: u64, again: &mut dyn FnMut() -> bool) -> Result<(), Error> {
         match self {
             Self::Nothing => Ok(()),
-            Self::Store(store) => store.finish(lost),
+            Self::Store(store) => store.finish(lost, again),
             Self::Lines(lines) => lines.finish(),
         }
     }
@@ -91,9 +102,12 @@ impl Keeper {
 
 /// Writes into a store.
 pub(super) struct ToStore {
-    store: Store,
-    session: SessionId,
-    /// Files that are not yet in the store.
+    keep: Keep,
+    layer: Layer,
+    began: SystemTime,
+    /// `None` as long as it could not be opened.
+    open: Option<(Store, SessionId)>,
+    /// Files that are not yet in the store; not all, if it takes none for long.
     files: Vec<TracedFile>,
     /// The paths of files, for the case that the counts have to be kept elsewhere in the end; not
     /// of all, if there are very many.
@@ -119,19 +133,20 @@ impl ToStore {
         if path.exists() && !Store::is_store(path).unwrap_or(true) && !is_empty(path) {
             return Err(Error::NoStore { path: path.clone() });
         }
-        let mut store = Store::create(path, &keep.store)?;
-        let info = SessionInfo {
-            layer: layer.as_str().to_owned(),
-            command: keep.command.clone(),
-            kernel: rustix::system::uname()
-                .release()
-                .to_string_lossy()
-                .into_owned(),
+        let began = SystemTime::now();
+        let open = match begin(keep, layer, began) {
+            Ok(open) => Some(open),
+            Err(error) if keep.is_patient && error.may_pass() => {
+                tracing::debug!(%error, "the store is opened later");
+                None
+            }
+            Err(error) => return Err(error.into()),
         };
-        let session = store.begin(&info, SystemTime::now())?;
         Ok(Self {
-            store,
-            session,
+            keep: keep.clone(),
+            layer,
+            began,
+            open,
             files: Vec::new(),
             names: HashMap::new(),
             counts: HashMap::new(),
@@ -150,7 +165,10 @@ impl ToStore {
             {
                 self.names.insert(file.key, path.clone());
             }
-            self.files.push(file);
+            // A file that was never given is kept under its key alone.
+            if self.files.len() < TOO_MANY {
+                self.files.push(file);
+            }
         }
         for tally in &drained.tallies {
             let key = (tally.file, tally.range);
@@ -168,7 +186,7 @@ impl ToStore {
         if self.counts.is_empty() || !due {
             return None;
         }
-        match self.flush() {
+        match self.flush(SystemTime::now()) {
             Ok(()) => {
                 self.told = false;
                 None
@@ -181,21 +199,18 @@ impl ToStore {
         }
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
+    /// Give the store what is not yet in it, as of `now`.
+    fn flush(&mut self, now: SystemTime) -> Result<(), StoreError> {
         self.written = Instant::now();
         let tallies: Vec<Tally> = self.tallies().collect();
-        self.store
-            .add(self.session, &self.files, &tallies, SystemTime::now())?;
+        let (store, session) = opened(&mut self.open, &self.keep, self.layer, self.began)?;
+        store.add(*session, &self.files, &tallies, now)?;
         self.files.clear();
         self.counts.clear();
         // A session that is killed later was sampled, too.
         match self.sampled.variance {
             0 => Ok(()),
-            _ => self.store.set_sampling(
-                self.session,
-                self.sampled.one_in(),
-                self.sampled.common_error(),
-            ),
+            _ => store.set_sampling(*session, self.sampled.one_in(), self.sampled.common_error()),
         }
     }
 
@@ -209,29 +224,43 @@ impl ToStore {
         })
     }
 
-    fn finish(mut self, lost: u64) -> Result<(), Error> {
-        let lost = lost + self.lost;
-        let flushed = self
-            .flush()
-            .and_then(|()| self.store.finish(self.session, lost, SystemTime::now()));
-        let Err(error) = flushed else {
-            return Ok(());
+    fn finish(mut self, lost: u64, again: &mut dyn FnMut() -> bool) -> Result<(), Error> {
+        // The session ends now, whenever the store takes it.
+        let now = SystemTime::now();
+        let error = loop {
+            match self.flush_all(lost, now) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.may_pass() && again() => {}
+                Err(error) => break error,
+            }
         };
         if self.counts.is_empty() {
             return Err(error.into());
         }
-        Err(match self.rescue() {
+        Err(match self.rescue(&env::temp_dir()) {
             Ok(path) => Error::Rescued { path, why: error },
             Err(source) => Error::NotRescued { why: error, source },
         })
     }
 
-    /// Write the counts that the store does not take as lines into the temporary directory.
-    fn rescue(&self) -> io::Result<PathBuf> {
+    fn flush_all(&mut self, lost: u64, now: SystemTime) -> Result<(), StoreError> {
+        self.flush(now)?;
+        let (store, session) = opened(&mut self.open, &self.keep, self.layer, self.began)?;
+        store.finish(*session, lost + self.lost, now)
+    }
+
+    /// Write the counts that the store does not take as lines into a folder for temporary files.
+    fn rescue(&self, folder: &Path) -> io::Result<PathBuf> {
+        if self.keep.is_patient && rescued(folder)? >= MANY_RESCUED {
+            return Err(io::Error::other(format!(
+                "{} holds {MANY_RESCUED} files {RESCUED}*.profile already",
+                folder.display()
+            )));
+        }
         let mut file = tempfile::Builder::new()
-            .prefix("indef-trace-")
+            .prefix(RESCUED)
             .suffix(".profile")
-            .tempfile()?;
+            .tempfile_in(folder)?;
         let mut writer = ProfileWriter::new(BufWriter::new(file.as_file_mut()))?;
         let mut numbers = HashMap::new();
         for tally in self.tallies() {
@@ -256,6 +285,42 @@ impl ToStore {
         let (_, path) = file.keep().map_err(|error| error.error)?;
         Ok(path)
     }
+}
+
+/// Open the store of a trace that began then, and begin its session.
+fn begin(keep: &Keep, layer: Layer, began: SystemTime) -> Result<(Store, SessionId), StoreError> {
+    let mut store = Store::create(&keep.path, &keep.store)?;
+    let info = SessionInfo {
+        layer: layer.as_str().to_owned(),
+        command: keep.command.clone(),
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+    };
+    let session = store.begin(&info, began)?;
+    Ok((store, session))
+}
+
+/// The store, opened now if it was not.
+fn opened<'a>(
+    open: &'a mut Option<(Store, SessionId)>,
+    keep: &Keep,
+    layer: Layer,
+    began: SystemTime,
+) -> Result<&'a mut (Store, SessionId), StoreError> {
+    match open {
+        Some(open) => Ok(open),
+        None => Ok(open.insert(begin(keep, layer, began)?)),
+    }
+}
+
+/// The files with what stores did not take.
+fn rescued(folder: &Path) -> io::Result<usize> {
+    let names = folder.read_dir()?.flatten().map(|entry| entry.file_name());
+    Ok(names
+        .filter(|name| name.as_encoded_bytes().starts_with(RESCUED.as_bytes()))
+        .count())
 }
 
 /// Writes lines.

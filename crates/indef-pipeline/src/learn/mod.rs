@@ -96,10 +96,12 @@ impl Session {
         Ok(self.collector.follow(pid)?)
     }
 
-    /// Record accesses until `is_over`, which gets the time since the beginning, returns true.
+    /// Record accesses until `is_over`, which gets the time since the beginning, returns true. `again` is asked at the end,
+    /// each time that the store does not take the rest for a reason that may pass: whether to try it again.
     pub fn learn(
         mut self,
         mut is_over: impl FnMut(Duration) -> bool,
+        again: &mut dyn FnMut() -> bool,
         show: &mut dyn FnMut(TraceUpdate<'_>),
     ) -> Learned {
         let began = Instant::now();
@@ -131,7 +133,7 @@ impl Session {
             });
         }
         Learned {
-            kept: keeper.finish(live.lost()),
+            kept: keeper.finish(live.lost(), again),
             live,
             watched,
         }

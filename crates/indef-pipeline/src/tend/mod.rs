@@ -82,6 +82,8 @@ pub struct Tender<'a, W, K> {
     /// Whether processors are free for a trace, and until when at most it waits for that.
     processors: Gate,
     put_off: Option<Duration>,
+    /// Why there is no trace, as it was told, and when.
+    untraced: Option<(String, Duration)>,
     status: Status,
     is_unknown_told: bool,
     /// Another file system was found than the one that was looked after.
@@ -186,6 +188,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
             learn_at: Duration::ZERO,
             processors: Gate::default(),
             put_off: None,
+            untraced: None,
             status: Status::default(),
             is_unknown_told: false,
             begins_anew: false,
@@ -374,6 +377,7 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
         match learned {
             Ok(traced) => {
                 self.status.traced = Some(traced);
+                self.untraced = None;
                 self.world.tell(&Event::Learned(&traced));
                 self.wake(after);
             }
@@ -382,7 +386,13 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
                 if !may_pass {
                     self.learn_at = after + Settings::LONGEST_PAUSE;
                 }
-                self.world.tell(&Event::NotLearned { why: &why });
+                let is_told = self.untraced.as_ref().is_some_and(|(told, at)| {
+                    *told == why && after.saturating_sub(*at) < Settings::LONGEST_PAUSE
+                });
+                if !is_told {
+                    self.world.tell(&Event::NotLearned { why: &why });
+                    self.untraced = Some((why, after));
+                }
             }
         }
         if self.settings.once {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use rusqlite::ErrorCode;
+use rustix::io::Errno;
 
 /// A store cannot be used: its path, the problem, and advice.
 #[derive(Debug)]
@@ -125,11 +126,17 @@ impl StoreError {
     /// Whether the caller should keep the tallies and add them again: the store is whole, and the
     /// obstacle may pass.
     #[must_use]
-    pub const fn may_pass(&self) -> bool {
-        matches!(
-            self.problem,
-            StoreProblem::Locked | StoreProblem::Full | StoreProblem::System(_)
-        )
+    pub fn may_pass(&self) -> bool {
+        match &self.problem {
+            StoreProblem::Locked | StoreProblem::Full => true,
+            // A path that is none stays so.
+            StoreProblem::System(Cause::Io(error)) => !matches!(
+                Errno::from_io_error(error),
+                Some(Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
+            ),
+            StoreProblem::System(_) => true,
+            _ => false,
+        }
     }
 
     pub(super) fn io(path: &Path, error: io::Error) -> Self {

@@ -154,6 +154,7 @@ impl TraceArgs {
                 half_life: self.keep.half_life,
                 max_size: self.keep.max_size,
             },
+            is_patient: false,
         })
     }
 

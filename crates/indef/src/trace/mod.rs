@@ -64,7 +64,7 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
             || traced.as_ref().is_some_and(Traced::has_ended)
             || args.duration.is_some_and(|limit| elapsed >= limit)
     };
-    let learned = session.learn(is_over, &mut |seen| match seen {
+    let learned = session.learn(is_over, &mut || false, &mut |seen| match seen {
         TraceUpdate::Live(live) => view.show(live),
         TraceUpdate::NotStored(error) => view.suspend(|| {
             console.note(format_args!(
