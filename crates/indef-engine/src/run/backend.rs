@@ -46,13 +46,19 @@ pub(super) trait Backend: Sync {
 /// The real system.
 pub(super) struct Kernel<'a> {
     pub(super) roots: &'a Roots,
+    /// Files are opened for reading only: nobody is told that they were written, and no program fails to start.
+    pub(super) only_looks: bool,
 }
 
 impl Backend for Kernel<'_> {
     fn open(&self, job: &FileJob) -> Result<Target, Refusal> {
         let (root, below) = job.place.as_ref().ok_or(SkipReason::Changed)?;
         let root = self.roots.get(root, job.mounts)?;
-        let mut target = Target::open_beneath(&root, below, Some((job.id, job.born)))?;
+        let expected = Some((job.id, job.born));
+        let mut target = match self.only_looks {
+            true => Target::look_beneath(&root, below, expected)?,
+            false => Target::open_beneath(&root, below, expected)?,
+        };
         target.named.clone_from(&job.named);
         Ok(target)
     }

@@ -90,7 +90,11 @@ pub fn run_beneath(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> RunResult {
-    run_with(&Kernel { roots }, plans, options, cancel, observer)
+    let kernel = Kernel {
+        roots,
+        only_looks: options.dry_run,
+    };
+    run_with(&kernel, plans, options, cancel, observer)
 }
 
 fn run_with(

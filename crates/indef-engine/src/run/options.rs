@@ -28,7 +28,8 @@ pub struct RunOptions {
     pub budget: Option<Bytes>,
     /// Keep this share of each file system free, in percent of its size.
     pub min_free_pct: f64,
-    /// Look at everything anew, but move nothing.
+    /// Look at everything anew, but move nothing. Files are opened for reading only, so what only a run meets, like missing
+    /// rights to write or a program that is running, is not told.
     pub dry_run: bool,
     /// The plans give space back: extents of which files reach only a part are let go, if at least so many bytes come
     /// free for each byte written. Overrides [`Self::allow_unshare`]; fragments then decide nothing.

@@ -13,6 +13,7 @@ mod loop_claims;
 mod loop_compact;
 mod loop_compact_chunks;
 mod loop_demo;
+mod loop_dry_run;
 mod loop_probe;
 mod loop_profile;
 mod loop_progress;
