@@ -12,6 +12,7 @@
 mod effect;
 mod fault;
 mod inject;
+mod life;
 mod log;
 mod options;
 mod persist;
@@ -84,6 +85,7 @@ pub struct Device {
     next_tick_ns: AtomicU64,
     /// Number of power cuts.
     power_cuts: Arc<AtomicU64>,
+    lived: life::Lived,
     cache_bytes: u64,
     faults: fault::Faults,
     kinds: Vec<StoreKind>,

@@ -151,6 +151,7 @@ impl Device {
                 namespace.touch();
             }
         }
+        let lived = super::life::Lived::begin(&store);
         let recording = Recording::default();
         if let Some(path) = &options.record {
             recording.begin(path, options.profile.name(), &kinds, &store)?;
@@ -180,6 +181,7 @@ impl Device {
             pending: Mutex::default(),
             next_tick_ns: AtomicU64::new(u64::MAX),
             power_cuts: Arc::new(AtomicU64::new(0)),
+            lived,
             cache_bytes,
             kinds,
             _awake: hold(

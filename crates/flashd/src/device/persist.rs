@@ -1,4 +1,4 @@
-//! The state that outlives the process: the data, and the model's mapping, wear and zones.
+//! The state that outlives the process: the data, the model's mapping, wear and zones, and what SMART counts.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ impl Device {
         self.store.is_persistent()
     }
 
-    /// Keep the model's mapping, wear and zones in the backing file. A kill loses the changes to
-    /// them since the last time, and never data or write pointers.
+    /// Keep the model's mapping, wear and zones, and the counters of the device's life, in the backing file. A kill
+    /// loses the changes to them since the last time, and never data or write pointers.
     ///
     /// # Errors
     ///
@@ -23,7 +23,8 @@ impl Device {
             return Ok(());
         }
         let image = lock(&self.model).image();
-        self.store.save_image(&image)
+        self.store.save_image(&image)?;
+        self.save_life()
     }
 
     /// Make everything durable, down to the host's disk. The device can still be used.
@@ -38,6 +39,9 @@ impl Device {
             tracing::error!(%error, "the recording was not synced");
         }
         self.save_model()?;
+        if flushed.is_ok() {
+            self.end_life()?;
+        }
         self.store.sync_file()?;
         flushed
     }

@@ -1,51 +1,21 @@
-//! The device as commands reach it: namespaces by NSID, NVMe status for failures, counters of host
-//! I/O.
+//! The device as commands reach it: namespaces by NSID, NVMe status for failures.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use flash_model::Refused;
 use nvme_wire::Status;
 
 use crate::device::{Access, Device, Failure, NamespaceInfo};
 
-/// The device and the I/O that hosts have done on it.
+/// The device.
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) device: Arc<Device>,
-    pub(super) counters: Counters,
-}
-
-/// I/O of all controllers together.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) reads: AtomicU64,
-    pub(super) writes: AtomicU64,
-    pub(super) read_bytes: AtomicU64,
-    pub(super) written_bytes: AtomicU64,
-    pub(super) media_errors: AtomicU64,
-}
-
-impl Counters {
-    pub(super) fn read(&self, bytes: u64) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn written(&self, bytes: u64) {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
 }
 
 impl Backend {
     pub(super) fn new(device: Arc<Device>) -> Self {
-        Self {
-            device,
-            counters: Counters::default(),
-        }
+        Self { device }
     }
 
     /// The namespace with this identifier, and its index in the device.
@@ -70,12 +40,12 @@ impl Backend {
             Failure::Refused(refused) => status_of_refusal(*refused),
             Failure::NoSpace(_) => Status::CapacityExceeded,
             Failure::Media(error) => {
-                self.counters.media_errors.fetch_add(1, Ordering::Relaxed);
+                self.device.count_media_error();
                 tracing::error!(reason = %error, "the store failed");
                 media
             }
             Failure::Injected(access) => {
-                self.counters.media_errors.fetch_add(1, Ordering::Relaxed);
+                self.device.count_media_error();
                 match access {
                     Access::Read => Status::UnrecoveredRead,
                     Access::Write => Status::WriteFault,

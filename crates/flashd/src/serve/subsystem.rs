@@ -5,7 +5,6 @@ use std::{
     fmt::Write as _,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
 };
 
 use nvme_wire::discovery::DISCOVERY_NQN;
@@ -41,7 +40,6 @@ pub struct TargetOptions {
 pub(super) struct Subsystem {
     pub(super) backend: Arc<Backend>,
     pub(super) advertise: Option<SocketAddr>,
-    pub(super) started: Instant,
     pub(super) is_private: bool,
     /// Largest number of moves of an `In_Device_Defragment`; 0 if it is not offered.
     pub(super) defragment_max: u64,
@@ -73,7 +71,6 @@ impl Subsystem {
             fdp: Fdp::new(&device),
             backend: Arc::new(Backend::new(device)),
             advertise: options.advertise,
-            started: Instant::now(),
             is_private: options.private,
             defragment_max: if options.standard_only {
                 0

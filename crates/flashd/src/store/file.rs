@@ -4,7 +4,8 @@
 //! superblock A   64 KiB   header, JSON that describes the rest, checksum
 //! superblock B   64 KiB   the same again
 //! per namespace           zone records (32 bytes each), then its bytes, from a multiple of 1 MiB
-//! images                  two places for the device model's state; sparse
+//! images                  two places for the device model's state, and in their headers records of the device's
+//!                         life; sparse
 //! ```
 //!
 //! A new file gets a small "forming" superblock first and its final ones last, so that a kill
@@ -27,6 +28,7 @@ use super::{
     error::Unusable,
     image::{ImageFound, ImagePlaces},
     kind::StoreKind,
+    life::{self, Life},
     locked::{Locked, lock},
     namespace::{Health, StoredNamespace},
     superblock::{
@@ -65,6 +67,10 @@ struct ImageFile {
     places: ImagePlaces,
     /// Generation of the newest image.
     newest: Mutex<u64>,
+    /// The device's life up to now, when it was opened.
+    life: Life,
+    /// Number of the newest record of it.
+    newest_life: Mutex<u64>,
 }
 
 impl Store {
@@ -154,6 +160,8 @@ impl Store {
                 (0, None)
             }
         };
+        let (newest_life, life) = life::load(&places, &file)
+            .map_err(|source| StoreError::io(&path, "read", places.start, source))?;
         let store = Self {
             namespaces,
             uuids: superblock.namespaces.iter().map(|n| n.uuid).collect(),
@@ -162,6 +170,8 @@ impl Store {
                 path,
                 places,
                 newest: Mutex::new(newest),
+                life,
+                newest_life: Mutex::new(newest_life),
             }),
         };
         Ok((store, image))
@@ -192,6 +202,34 @@ impl Store {
         to.places
             .save(&to.file, *newest + 1, image)
             .map_err(|source| StoreError::io(&to.path, "save mapping", to.places.start, source))?;
+        *newest += 1;
+        Ok(())
+    }
+
+    /// The device's life, as it was kept when the file was opened; a new one without a file.
+    #[must_use]
+    pub fn life(&self) -> Life {
+        self.image.as_ref().map_or_else(Life::default, |it| it.life)
+    }
+
+    /// Keep the device's life in the file. Nothing happens without a file, or where its end is cut off: what is missing would
+    /// then read as zeroes.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written; what was kept before is still there.
+    pub fn save_life(&self, life: &Life) -> Result<(), StoreError> {
+        let Some(to) = &self.image else {
+            return Ok(());
+        };
+        let found = to.file.metadata();
+        let found = found.map_err(|source| StoreError::io(&to.path, "stat", 0, source))?;
+        if found.len() < to.places.start {
+            return Ok(());
+        }
+        let mut newest = to.newest_life.lock().unwrap_or_else(|e| e.into_inner());
+        life::save(&to.places, &to.file, *newest + 1, life)
+            .map_err(|source| StoreError::io(&to.path, "save counters", to.places.start, source))?;
         *newest += 1;
         Ok(())
     }

@@ -7,6 +7,8 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 /// Bytes of a header; the image follows.
 const HEADER_BYTES: usize = 4096;
+/// Bytes of a header that are an image's; a record of the device's life follows.
+pub(super) const HEADER_USED: u64 = 64;
 const MAGIC: &[u8; 8] = b"flashdIM";
 /// Format of the header.
 const VERSION: u32 = 1;

@@ -423,8 +423,8 @@ fn trouble_with_a_namespace_is_told() {
     admin.flush().unwrap();
     // Somebody cuts the second namespace's part off the file.
     let file = OpenOptions::new().write(true).open(&path).unwrap();
-    let len = file.metadata().unwrap().len();
-    file.set_len(len - (16 << 20)).unwrap();
+    // The superblocks, and the first one's part.
+    file.set_len((1 + 16) << 20).unwrap();
     let read = command::read(2, 0, 1);
     let failed = queue.run(read, Vec::new(), BLOCK).unwrap();
     assert_eq!(failed.status, Status::UnrecoveredRead);
@@ -440,6 +440,10 @@ fn trouble_with_a_namespace_is_told() {
     assert_eq!(changed[..8], [2, 0, 0, 0, 0, 0, 0, 0]);
     let smart = Smart::first_of(&host.log(0, 2, 0, 512).unwrap()).unwrap();
     assert_ne!(smart.critical_warning, 0);
+    let failed = queue
+        .run(command::read(2, 0, 1), Vec::new(), BLOCK)
+        .unwrap();
+    assert_eq!(failed.status, Status::UnrecoveredRead, "still");
     // The other one goes on.
     let read = command::read(1, 0, 1);
     let data = queue

@@ -4,6 +4,7 @@ mod admin;
 mod commands;
 mod durability;
 mod fuzz;
+mod life;
 mod malformed;
 mod once;
 mod patience;

@@ -1,6 +1,6 @@
 //! Get Log Page (Base §5.16).
 
-use std::{net::IpAddr, sync::atomic::Ordering};
+use std::net::IpAddr;
 
 use nvme_wire::{
     Status,
@@ -131,10 +131,11 @@ fn supported_pages(pages: &[LogPage]) -> Vec<u8> {
 fn smart(queue: &HostQueue) -> Smart {
     /// A data unit (Base §5.16.1.3).
     const UNIT: u64 = 512 * 1000;
-    let counters = &queue.backend().counters;
+    const HOUR_NS: u64 = 3_600_000_000_000;
     let number = |value: u64| u128::from(value).to_le_bytes();
     let units = |bytes: u64| number(bytes.div_ceil(UNIT));
     let device = queue.device();
+    let life = device.life_to_tell();
     let sick = (0..device.namespaces().len()).any(|index| !device.health(index).is_healthy());
     let mut page = Smart::zeroed();
     page.critical_warning = if sick { SMART_DEGRADED } else { 0 };
@@ -143,14 +144,14 @@ fn smart(queue: &HostQueue) -> Smart {
     page.spare_threshold = 10;
     // 100 is the rated end of life; FFh stands for everything over 254 (Base §5.16.1.3).
     page.used = device.endurance_used_percent().min(255.0) as u8;
-    page.units_read = units(counters.read_bytes.load(Ordering::Relaxed));
-    page.units_written = units(counters.written_bytes.load(Ordering::Relaxed));
-    page.reads = number(counters.reads.load(Ordering::Relaxed));
-    page.writes = number(counters.writes.load(Ordering::Relaxed));
-    page.power_cycles = number(device.power_cuts() + 1);
-    page.power_on_hours = number(queue.subsystem.started.elapsed().as_secs() / 3600);
-    page.unsafe_shutdowns = number(device.power_cuts());
-    page.media_errors = number(counters.media_errors.load(Ordering::Relaxed));
+    page.units_read = units(life.read_bytes);
+    page.units_written = units(life.written_bytes);
+    page.reads = number(life.reads);
+    page.writes = number(life.writes);
+    page.power_cycles = number(life.power_cycles);
+    page.power_on_hours = number(life.powered_ns / HOUR_NS);
+    page.unsafe_shutdowns = number(life.unsafe_shutdowns);
+    page.media_errors = number(life.media_errors);
     page.error_entries = number(queue.controller.errors.count());
     page
 }

@@ -69,7 +69,7 @@ impl Ending {
         match self {
             Self::Changed(result) => Ok(Completed::Result(result)),
             Self::Written { len } => {
-                permit.backend().counters.written(len);
+                permit.backend().device.count_write(len);
                 Ok(Completed::Result(0))
             }
             Self::Appended {
@@ -77,12 +77,12 @@ impl Ending {
                 len,
                 block_bytes,
             } => {
-                permit.backend().counters.written(len);
+                permit.backend().device.count_write(len);
                 let offset = success.wrote_at.unwrap_or(zone);
                 Ok(Completed::Result(offset / block_bytes))
             }
             Self::Read { namespace, span } => {
-                permit.backend().counters.read(span.len);
+                permit.backend().device.count_read(span.len);
                 Ok(Completed::Read {
                     namespace,
                     offset: span.offset,
