@@ -31,11 +31,38 @@ pub trait Emptier: Sync {
     fn pieces(&self, part: &Part) -> io::Result<Vec<Bytes>>;
 
     /// Empty a part. `stop` is asked now and then; what was moved until then stays where it is now.
-    ///
-    /// # Errors
-    ///
-    /// Why it is not empty.
-    fn empty(&self, part: &Part, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), NotEmptied>;
+    fn empty(&self, part: &Part, stop: &dyn Fn() -> bool) -> Emptying;
+}
+
+/// What became of a part.
+#[derive(Debug)]
+pub struct Emptying {
+    /// The bytes that lie elsewhere now.
+    pub moved: Bytes,
+    /// The bytes that were written for that, also to no avail.
+    pub written: Bytes,
+    /// Why it is not empty, if it is not.
+    pub left: Option<NotEmptied>,
+}
+
+impl Emptying {
+    /// It is empty.
+    pub(crate) const fn whole(part: &Part) -> Self {
+        Self {
+            moved: part.used,
+            written: part.used,
+            left: None,
+        }
+    }
+
+    /// Nothing of it has moved.
+    pub(crate) const fn nothing(why: NotEmptied) -> Self {
+        Self {
+            moved: Bytes::ZERO,
+            written: Bytes::ZERO,
+            left: Some(why),
+        }
+    }
 }
 
 /// What a part of a file system is.

@@ -56,7 +56,7 @@ pub use balloon::{Balloon, Grounds};
 pub use btrfs::{Change, Folders, Numbered, SubvolumeFiles, TreeChunk, can_reclaim};
 pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geometry};
-pub use emptier::{Emptier, NoEmptier, NotEmptied, Part, PartKind, PartMap, emptier};
+pub use emptier::{Emptier, Emptying, NoEmptier, NotEmptied, Part, PartKind, PartMap, emptier};
 pub use engine::relocator;
 pub use error::{Finding, FsError, Refusal};
 pub use f2fs::blocks_collected;

@@ -10,8 +10,9 @@
 //! place gets a new chunk, and so the room that is to be won; who calls has to look for places before.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
+    panic::resume_unwind,
     sync::mpsc::{RecvTimeoutError, channel},
     thread,
     time::Duration,
@@ -21,13 +22,13 @@ use indef_core::SkipReason;
 use linux_abi::btrfs::{
     self, BlockGroupKind, Chunk, Device, cancel_balance, each_extent, empty_data_chunk, free_runs,
 };
-use rustix::io::Errno;
+use rustix::{fs::syncfs, io::Errno};
 use units::{Bytes, PhysRange};
 
 use super::settled::folder;
 use crate::{
     Filesystem, SpaceMap,
-    emptier::{Emptier, NoEmptier, NotEmptied, Part, PartKind, PartMap},
+    emptier::{Emptier, Emptying, NoEmptier, NotEmptied, Part, PartKind, PartMap},
 };
 
 /// The first bytes of a device are in no chunk (`BTRFS_DEVICE_RANGE_RESERVED`, fs/btrfs/fs.h, v6.12).
@@ -86,38 +87,83 @@ impl Emptier for Chunks {
         Ok(pieces)
     }
 
-    fn empty(&self, part: &Part, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), NotEmptied> {
-        let emptied = thread::scope(|scope| {
-            let (ends, is_over) = channel::<()>();
-            let look = move || {
-                while is_over.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    if stop() {
-                        // If ours has ended just now, there is nothing to cancel.
-                        let _ = cancel_balance(&self.root);
-                        return true;
-                    }
-                }
-                false
-            };
-            let looking = thread::Builder::new().spawn_scoped(scope, look)?;
+    fn empty(&self, part: &Part, stop: &dyn Fn() -> bool) -> Emptying {
+        let worked = self.beside(stop, || {
+            let before = written_by_this_thread();
             let emptied = empty_data_chunk(&self.root, part.address);
-            drop(ends);
-            io::Result::Ok((emptied, looking.join().unwrap_or(false)))
+            (emptied, written_by_this_thread().saturating_sub(before))
         });
-        let (emptied, stopped) = emptied.map_err(NotEmptied::Failed)?;
-        let Err(error) = emptied else {
-            return Ok(());
+        let ((emptied, written), stopped) = match worked {
+            Ok(worked) => worked,
+            Err(error) => return Emptying::nothing(NotEmptied::Failed(error)),
         };
-        Err(match Errno::from_io_error(&error) {
+        let Err(error) = emptied else {
+            return Emptying::whole(part);
+        };
+        let why = match Errno::from_io_error(&error) {
+            Some(Errno::INPROGRESS) => return Emptying::nothing(NotEmptied::Busy),
             Some(Errno::CANCELED) if stopped => NotEmptied::Stopped,
             Some(Errno::CANCELED) => NotEmptied::Stays(SkipReason::Changed),
-            Some(Errno::INPROGRESS) => NotEmptied::Busy,
             // Metadata needs room, too.
             Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoSpace),
             Some(Errno::TXTBSY) => NotEmptied::Stays(SkipReason::SwapFile),
             _ => NotEmptied::Failed(error),
+        };
+        let moved = self.moved(part);
+        Emptying {
+            moved,
+            // The rest is metadata.
+            written: Bytes(written).min(part.used).max(moved),
+            left: Some(why),
+        }
+    }
+}
+
+impl Chunks {
+    /// Do what is to be done in the kernel, on a thread of its own: who calls may be the one thread that signals come to, and
+    /// these are seen when the kernel lets go of it. Cancels that when `stop` says so, and returns whether it has.
+    fn beside<T: Send>(
+        &self,
+        stop: &dyn Fn() -> bool,
+        work: impl FnOnce() -> T + Send,
+    ) -> io::Result<(T, bool)> {
+        thread::scope(|scope| {
+            let (ends, is_over) = channel::<()>();
+            let work = move || {
+                let done = work();
+                drop(ends);
+                done
+            };
+            let working = thread::Builder::new().spawn_scoped(scope, work)?;
+            let mut stopped = false;
+            while is_over.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // It fails before there is something to cancel, and once that has ended.
+                stopped = stopped || (stop() && cancel_balance(&self.root).is_ok());
+            }
+            let done = working.join().unwrap_or_else(|panic| resume_unwind(panic));
+            Ok((done, stopped))
         })
     }
+
+    /// The bytes of a part that are not in it any more. The kernel first copies all that lies in a chunk, and then has files use
+    /// the copies, one after the other.
+    fn moved(&self, part: &Part) -> Bytes {
+        let used = syncfs(&self.root)
+            .map_err(io::Error::from)
+            .and_then(|()| btrfs::used(&self.root, part.address, part.place.len.get()));
+        match used {
+            Ok(used) => part.used.saturating_sub(Bytes(used.unwrap_or(0))),
+            Err(_) => Bytes::ZERO,
+        }
+    }
+}
+
+/// The bytes that this thread has had written, with those that are to be written yet; 0 where the kernel does not count them.
+fn written_by_this_thread() -> u64 {
+    let told = fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+    let mut lines = told.lines();
+    let written = lines.find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
+    written.unwrap_or(0)
 }
 
 /// The free space of a file system; `None` where `stop` said so, data is striped, or there is no free space tree.
@@ -161,7 +207,7 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
             return Ok(None);
         }
         copies = copies.max(chunk.stripes.len());
-        let Some(used) = btrfs::used(root, chunk)? else {
+        let Some(used) = btrfs::used(root, chunk.start, chunk.len)? else {
             continue;
         };
         map.space.used += Bytes(used);

@@ -22,7 +22,7 @@ use super::Superblock;
 use crate::{
     Filesystem, SpaceMap,
     device::{f2fs_folder, f2fs_superblock},
-    emptier::{Emptier, NoEmptier, NotEmptied, Part, PartKind, PartMap},
+    emptier::{Emptier, Emptying, NoEmptier, NotEmptied, Part, PartKind, PartMap},
 };
 
 /// The sections of a file system.
@@ -57,19 +57,19 @@ impl Emptier for Sections {
         Ok(Vec::new())
     }
 
-    fn empty(&self, part: &Part, _: &(dyn Fn() -> bool + Sync)) -> Result<(), NotEmptied> {
+    fn empty(&self, part: &Part, _: &dyn Fn() -> bool) -> Emptying {
         let collected = collect_section(&self.root, part.address);
         let Err(error) = collected else {
-            return Ok(());
+            return Emptying::whole(part);
         };
-        match Errno::from_io_error(&error) {
+        Emptying::nothing(match Errno::from_io_error(&error) {
             // Somebody else was faster.
-            Some(Errno::NODATA) => Ok(()),
+            Some(Errno::NODATA) => return Emptying::whole(part),
             // It has an open log, or a file that is pinned.
-            Some(Errno::AGAIN | Errno::BUSY) => Err(NotEmptied::Stays(SkipReason::Changed)),
-            Some(Errno::NOSPC) => Err(NotEmptied::Stays(SkipReason::NoPlace)),
-            _ => Err(NotEmptied::Failed(error)),
-        }
+            Some(Errno::AGAIN | Errno::BUSY) => NotEmptied::Stays(SkipReason::Changed),
+            Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoPlace),
+            _ => NotEmptied::Failed(error),
+        })
     }
 }
 

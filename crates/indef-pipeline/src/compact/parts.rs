@@ -207,19 +207,19 @@ impl Compactor<'_> {
                 of: parts.len() as u64,
                 used: part.used,
             });
-            match emptier.empty(part, &stop) {
-                Ok(()) => {
-                    done.parts_emptied += 1;
-                    done.bytes_relocated += part.used;
-                    done.bytes_written += part.used;
-                }
-                Err(NotEmptied::Stays(reason)) => {
-                    stuck.insert(part.address(), (reason, part.used));
+            let emptying = emptier.empty(part, &stop);
+            done.bytes_relocated += emptying.moved;
+            done.bytes_written += emptying.written;
+            match emptying.left {
+                None => done.parts_emptied += 1,
+                Some(NotEmptied::Stays(reason)) => {
+                    let left = part.used.saturating_sub(emptying.moved);
+                    stuck.insert(part.address(), (reason, left));
                     return Ok(None);
                 }
-                Err(NotEmptied::Stopped) => return Ok(Some(why())),
-                Err(NotEmptied::Busy) => return Err(self.cannot(fs, CannotCompact::Busy)),
-                Err(NotEmptied::Failed(error)) => return Err(self.cannot(fs, error.into())),
+                Some(NotEmptied::Stopped) => return Ok(Some(why())),
+                Some(NotEmptied::Busy) => return Err(self.cannot(fs, CannotCompact::Busy)),
+                Some(NotEmptied::Failed(error)) => return Err(self.cannot(fs, error.into())),
             }
             if let Some(rate) = self.options.rate.filter(|rate| !rate.is_zero()) {
                 let due = done.bytes_written.get() as f64 / rate.get() as f64;

@@ -6,13 +6,23 @@ use std::{
     io::ErrorKind,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command},
+    thread,
+    time::{Duration, Instant},
 };
 
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+    process::Signal,
+};
 use scratch_fs::{ScratchFs, require};
 use units::Bytes;
 
-use crate::loop_compact::{born_in, compact, free_space, gained, number};
+use crate::{
+    common::{ended, indef, signal, spawn},
+    loop_compact::{born_in, compact, free_space, gained, number},
+};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -60,6 +70,71 @@ fn aged() -> Option<ScratchFs> {
     }
     scratch.sync().unwrap();
     Some(scratch)
+}
+
+/// Chunks that take the kernel long to empty, as every other 4 KiB of them is an extent of its own; others are used for
+/// three quarters.
+fn in_small_pieces() -> Option<ScratchFs> {
+    const PIECES: u64 = 30_000;
+    let scratch = require(ScratchFs::builder("btrfs", VOLUME).build())?;
+    let [pieces, holes] =
+        ["pieces", "holes"].map(|name| File::create(scratch.path().join(name)).unwrap());
+    for number in 0..PIECES {
+        for file in [&pieces, &holes] {
+            fallocate(file, FallocateFlags::empty(), number * 4096, 4096).unwrap();
+        }
+    }
+    let mut bytes = vec![0; (PIECES * 4096) as usize];
+    for (number, block) in (1_u64..).zip(bytes.chunks_mut(4096)) {
+        block[..8].copy_from_slice(&number.to_le_bytes());
+    }
+    pieces.write_all_at(&bytes, 0).unwrap();
+    scratch.sync().unwrap();
+    let place = |number| scratch.path().join(format!("large{number}"));
+    let mut made = 0;
+    loop {
+        let file = File::create(place(made)).unwrap();
+        match fallocate(&file, FallocateFlags::empty(), 0, 4 * MIB) {
+            Ok(()) => made += 1,
+            Err(errno) => {
+                assert_eq!(errno, Errno::NOSPC);
+                break;
+            }
+        }
+    }
+    for number in (0..=made).filter(|number| number % 4 == 0) {
+        fs::remove_file(place(number)).unwrap();
+    }
+    fs::remove_file(scratch.path().join("holes")).unwrap();
+    scratch.sync().unwrap();
+    Some(scratch)
+}
+
+/// Whether the kernel is at a balance, or has one that it would go on with.
+fn balances(scratch: &ScratchFs) -> bool {
+    let asked = Command::new("btrfs")
+        .args(["balance", "status"])
+        .arg(scratch.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(asked.stdout).unwrap();
+    !said.starts_with("No balance found")
+}
+
+/// A run that is in the midst of its first chunk.
+fn amid_a_chunk(scratch: &ScratchFs) -> Child {
+    let child = spawn(
+        indef()
+            .args(["compact", "--json", "--want", "100MiB"])
+            .arg(scratch.path()),
+    );
+    let begun = Instant::now();
+    while !balances(scratch) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing begins");
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(Duration::from_millis(200));
+    child
 }
 
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -127,6 +202,51 @@ fn loop_free_space_of_btrfs_becomes_whole() {
     assert!(names(&snapshot) == names(&files));
     let again = compact(&want, scratch.path()).json();
     assert_eq!(again["ended"], "whole", "{again}");
+    scratch.fsck().unwrap();
+}
+
+/// A signal cancels what the kernel does in a chunk, also where it comes to the thread that waits for that, and what was done
+/// is told. SIGKILL does it, too. Nothing is left that would go on by itself.
+#[test]
+fn loop_a_signal_ends_a_chunk_in_its_midst() {
+    let Some(mut scratch) = in_small_pieces() else {
+        return;
+    };
+    let bytes = contents(scratch.path());
+    let child = amid_a_chunk(&scratch);
+    signal(&child, Signal::INT);
+    let ran = ended(child);
+    assert!(!balances(&scratch));
+    assert_eq!(ran.status, 3, "{ran:?}");
+    let done = ran.json();
+    assert_eq!(
+        (done["ended"].as_str(), done["stopped"].as_str()),
+        (Some("stopped"), Some("signal")),
+        "{done}"
+    );
+    assert_eq!(number(&done, "parts_emptied"), 0, "{ran:?}");
+    let (moved, written) = (
+        number(&done, "bytes_relocated"),
+        number(&done, "bytes_written"),
+    );
+    assert!(moved <= written && written < 64 * MIB, "{done}");
+    assert!(
+        written > 0 || !Path::new("/proc/self/io").exists(),
+        "{done}"
+    );
+    assert!(contents(scratch.path()) == bytes);
+
+    let mut child = amid_a_chunk(&scratch);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!balances(&scratch));
+    assert!(contents(scratch.path()) == bytes);
+    scratch.remount().unwrap();
+    assert!(!balances(&scratch), "one goes on");
+    scratch.fsck().unwrap();
+    let ran = compact(&["--want", "100MiB"], scratch.path());
+    assert_eq!(ran.json()["ended"], "reached", "{ran:?}");
+    assert!(contents(scratch.path()) == bytes);
     scratch.fsck().unwrap();
 }
 

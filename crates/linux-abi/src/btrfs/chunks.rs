@@ -157,23 +157,23 @@ pub fn data_block_groups(file: impl AsFd) -> io::Result<Vec<(u64, u64)>> {
     Ok(has_data.map(|chunk| (chunk.start, chunk.len)).collect())
 }
 
-/// Bytes of a chunk that are used, as of the last commit; `None` for one that is not there any more.
+/// Bytes of the chunk of this place and length that are used, as of the last commit; `None` for one that is not there any more.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`.
-pub fn used(file: impl AsFd, chunk: &Chunk) -> io::Result<Option<u64>> {
+pub fn used(file: impl AsFd, start: u64, len: u64) -> io::Result<Option<u64>> {
     let file = file.as_fd();
     // In the extent tree, unless the file system has a tree for them.
     for tree_id in [EXTENT_TREE, BLOCK_GROUP_TREE] {
         let key = SearchKey {
             tree_id,
-            min_objectid: chunk.start,
-            max_objectid: chunk.start,
+            min_objectid: start,
+            max_objectid: start,
             min_type: BLOCK_GROUP_ITEM,
             max_type: BLOCK_GROUP_ITEM,
-            min_offset: chunk.len,
-            max_offset: chunk.len,
+            min_offset: len,
+            max_offset: len,
             ..SearchKey::default()
         };
         let mut used = None;
