@@ -1,53 +1,12 @@
 //! What the device counts all its life, for SMART.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Device;
 use crate::{
     lock::lock,
-    store::{Life, Store, StoreError},
+    store::{Life, StoreError},
 };
-
-/// The counters: those of earlier times with what came since.
-#[derive(Debug)]
-pub(super) struct Lived {
-    before: Life,
-    reads: AtomicU64,
-    writes: AtomicU64,
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
-    media_errors: AtomicU64,
-    /// Everything is durable, and the process is about to end.
-    has_ended: AtomicBool,
-    /// Held from the look at the counters until they are kept, so that none goes back.
-    keeping: Mutex<()>,
-}
-
-impl Lived {
-    /// The power comes. Where it was not told to go before, it was gone without warning.
-    pub(super) fn begin(store: &Store) -> Self {
-        let mut before = store.life();
-        before.power_cycles += 1;
-        before.unsafe_shutdowns += u64::from(before.in_use);
-        before.in_use = true;
-        if let Err(error) = store.save_life(&before) {
-            tracing::warn!(%error, "this start is not kept: SMART may not count it");
-        }
-        Self {
-            before,
-            reads: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
-            read_bytes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
-            media_errors: AtomicU64::new(0),
-            has_ended: AtomicBool::new(false),
-            keeping: Mutex::default(),
-        }
-    }
-}
 
 impl Device {
     /// The counters, those of earlier processes with the same backing file included.

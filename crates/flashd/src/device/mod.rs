@@ -13,6 +13,7 @@ mod effect;
 mod fault;
 mod inject;
 mod life;
+mod lived;
 mod log;
 mod options;
 mod persist;
@@ -85,7 +86,7 @@ pub struct Device {
     next_tick_ns: AtomicU64,
     /// Number of power cuts.
     power_cuts: Arc<AtomicU64>,
-    lived: life::Lived,
+    lived: lived::Lived,
     cache_bytes: u64,
     faults: fault::Faults,
     kinds: Vec<StoreKind>,

@@ -151,7 +151,7 @@ impl Device {
                 namespace.touch();
             }
         }
-        let lived = super::life::Lived::begin(&store);
+        let lived = super::lived::Lived::begin(&store);
         let recording = Recording::default();
         if let Some(path) = &options.record {
             recording.begin(path, options.profile.name(), &kinds, &store)?;
