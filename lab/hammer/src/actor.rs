@@ -24,6 +24,7 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, XattrFlags, fallocate};
 use scratch_fs::AlignedBuffer;
 
 use crate::{
+    fray::has_room_for_mapped,
     front::front,
     lock::lock,
     model::Findings,
@@ -343,7 +344,9 @@ impl Actor<'_> {
         };
         let file = open(&subject.path, flags)?;
         let begun_ms = shared.now_ms();
-        let mapped = matches!(how, How::Mapped) && !shared.filling.load(Ordering::Relaxed);
+        let mapped = matches!(how, How::Mapped)
+            && !shared.filling.load(Ordering::Relaxed)
+            && has_room_for_mapped(shared);
         let map = mapped.then(|| SharedBytes::map(&file, bytes(range.end) as usize));
         let map = map.transpose()?;
         let values = shared.model().write(subject.id, range.clone());

@@ -154,7 +154,7 @@ pub(crate) fn make_files(shared: &Shared, rng: &mut Numbers) -> io::Result<Vec<(
     drop(file);
     make_swap_file(shared)?;
     if shared.volume.compacts {
-        occupy(&shared.root)?;
+        occupy(shared)?;
     }
     rustix::fs::syncfs(File::open(&shared.root)?)?;
     shared.model().all_synced(0);

@@ -2,49 +2,76 @@
 //!
 //! One large file, the hog, takes most of the volume, and stays where it is. What the other files leave free is filled
 //! by another one, and every other piece of that is punched out again.
+//!
+//! On Btrfs the hog stays since its extents find no place elsewhere. Each piece is an extent there, as a hole in one frees
+//! nothing, and they lie in a subvolume, as a snapshot would keep what is given up.
 
 use std::{
     fs::{File, OpenOptions},
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
+    process::Command,
     sync::atomic::Ordering,
 };
 
 use rustix::{
-    fs::{FallocateFlags, OFlags, fallocate, statvfs},
+    fs::{FallocateFlags, OFlags, fallocate, statvfs, syncfs},
     io::Errno,
 };
 use scratch_fs::AlignedBuffer;
 
-use crate::{shared::Shared, volume::VolumeKind};
+use crate::{program::run, shared::Shared, volume::VolumeKind};
 
 /// The file that stays.
 pub(crate) const HOG: &str = "hog";
-/// The file whose holes are free.
+/// The file whose holes are free; on Btrfs the subvolume that it is in.
 pub(crate) const FRAY: &str = "fray";
 
 /// Free beside the hog and the files of a round; half of it is left when all has been filled. Actors' files grow, and a
 /// mapped write that gets no space is a SIGBUS: there is enough for them and for a region.
 const BESIDE_HOG: u64 = 144 << 20;
+/// The same on Btrfs, where snapshots and extents that are reached in part hold more, and what is free in a chunk that is
+/// being emptied cannot be had.
+const BESIDE_HOG_ON_BTRFS: u64 = 256 << 20;
+/// A mapped write there needs as much, of which a part may lie in such a chunk.
+const FOR_MAPPED: u64 = 96 << 20;
 /// Still free where all else is filled.
 const LEFT: u64 = 2 << 20;
 /// Bytes of a piece, and of a hole.
 const PIECE: u64 = 64 << 10;
 
 /// Make the hog.
-pub(crate) fn occupy(root: &Path) -> io::Result<()> {
+pub(crate) fn occupy(shared: &Shared) -> io::Result<()> {
     const MOST: u64 = 64 << 20;
+    let root = &shared.root;
+    let beside = if shared.volume.empties_chunks() {
+        let mut create = Command::new("btrfs");
+        create.args(["--quiet", "subvolume", "create"]);
+        run(create.arg(shared.path(FRAY))).map_err(io::Error::other)?;
+        BESIDE_HOG_ON_BTRFS
+    } else {
+        BESIDE_HOG
+    };
     let file = File::create(root.join(HOG))?;
     let mut at = 0;
     loop {
-        let more = free(root)?.saturating_sub(BESIDE_HOG).min(MOST) / PIECE * PIECE;
+        if shared.volume.empties_chunks() {
+            // It tells what is allocated a while after.
+            syncfs(&file)?;
+        }
+        let more = free(root)?.saturating_sub(beside).min(MOST) / PIECE * PIECE;
         if more == 0 {
             return file.sync_all();
         }
         fallocate(&file, FallocateFlags::empty(), at, more)?;
         at += more;
     }
+}
+
+/// Whether a mapped write gets the space that it may need.
+pub(crate) fn has_room_for_mapped(shared: &Shared) -> bool {
+    !shared.volume.empties_chunks() || free(&shared.root).is_ok_and(|free| free >= FOR_MAPPED)
 }
 
 /// Let what is free lie in holes again.
@@ -60,10 +87,16 @@ pub(crate) fn fray(shared: &Shared) {
 }
 
 fn try_fray(shared: &Shared) -> io::Result<()> {
-    let (root, path) = (&shared.root, shared.path(FRAY));
+    let (root, path) = (&shared.root, place(shared));
     match OpenOptions::new().write(true).open(&path) {
         // Blocks past the end, and those of a file that is removed, come free a while after.
-        Ok(old) => old.set_len(0)?,
+        Ok(old) => {
+            old.set_len(0)?;
+            // There with the next commit.
+            if shared.volume.empties_chunks() {
+                syncfs(&old)?;
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -71,9 +104,17 @@ fn try_fray(shared: &Shared) -> io::Result<()> {
     anew.create(true).truncate(true).write(true);
     anew.custom_flags(OFlags::DIRECT.bits().cast_signed());
     let file = anew.open(&path)?;
-    let (mut end, mut len) = (0, 64 << 20);
+    let (at_first, most) = match shared.volume.empties_chunks() {
+        true => (Some(free(root)?), PIECE),
+        false => (None, 64 << 20),
+    };
+    let (mut end, mut len) = (0, most);
     while len >= PIECE {
-        let more = free(root)?.saturating_sub(LEFT).min(len) / PIECE * PIECE;
+        let left = match at_first {
+            Some(free) => free.saturating_sub(end),
+            None => free(root)?,
+        };
+        let more = left.saturating_sub(LEFT).min(len) / PIECE * PIECE;
         match fallocate(&file, FallocateFlags::empty(), end, more.max(PIECE)) {
             Ok(()) if more == 0 => break,
             Ok(()) => end += more,
@@ -87,12 +128,23 @@ fn try_fray(shared: &Shared) -> io::Result<()> {
         if (at / PIECE).is_multiple_of(2) {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(&file, punch, at, PIECE)?;
-        } else if shared.volume.kind != VolumeKind::Ext4 {
-            // On ext4 blocks that were never written move, too.
+        } else if !matches!(shared.volume.kind, VolumeKind::Ext4 | VolumeKind::Btrfs) {
+            // There blocks that were never written move, too.
             file.write_all_at(bytes.slice(), at)?;
         }
     }
+    if shared.volume.empties_chunks() {
+        syncfs(&file)?;
+    }
     Ok(())
+}
+
+fn place(shared: &Shared) -> PathBuf {
+    let place = shared.path(FRAY);
+    match shared.volume.empties_chunks() {
+        true => place.join("pieces"),
+        false => place,
+    }
 }
 
 fn free(root: &Path) -> Result<u64, Errno> {

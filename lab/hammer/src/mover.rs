@@ -117,7 +117,8 @@ impl<'a> Movers<'a> {
         let root = &self.shared.root;
         let compacts = self.shared.volume.compacts;
         // It looks at the whole volume first.
-        let longest = if compacts { 7500 } else { 2500 };
+        let in_chunks = self.shared.volume.empties_chunks();
+        let longest = if compacts && !in_chunks { 7500 } else { 2500 };
         let end = (
             rng.between(150, longest) * self.slow,
             rng.weighted(&[(3, Signal::TERM), (1, Signal::KILL)]),
@@ -143,12 +144,16 @@ impl<'a> Movers<'a> {
         let budget = rng.weighted(&[(4, ""), (1, "4MiB"), (1, "16MiB")]);
         // Where rows are known, new places are allocated in other ways (ext4, XFS).
         let rows = rng.weighted(&[(2, ""), (1, "16KiB,dies=4"), (1, "64KiB,dies=8")]);
+        // A chunk is more than most budgets, and a pause comes after it.
+        let (rate, budget) = if in_chunks { ("", "") } else { (rate, budget) };
         if compacts {
             let want = rng.weighted(&[(2, ""), (2, "4MiB"), (2, "12MiB"), (2, "32MiB")]);
-            command.args(["--exclude", HOG]);
-            // Then actors' files are what lies in the way: most are shared or change, and hardly anything moves.
-            if rng.percent(15) {
-                command.args(["--exclude", FRAY]);
+            if !in_chunks {
+                command.args(["--exclude", HOG]);
+                // Then actors' files are what lies in the way: most are shared or change, and hardly anything moves.
+                if rng.percent(15) {
+                    command.args(["--exclude", FRAY]);
+                }
             }
             for (option, value) in [("--want", want), ("--budget", budget)] {
                 if !value.is_empty() {

@@ -230,6 +230,11 @@ pub const VOLUMES: &[Volume] = &[
         ..BTRFS
     },
     Volume {
+        name: "btrfs-compact",
+        compacts: true,
+        ..BTRFS
+    },
+    Volume {
         name: "btrfs-zstd",
         mount: "compress-force=zstd",
         ..BTRFS
@@ -297,6 +302,11 @@ impl Volume {
     #[must_use]
     pub fn patched(&self) -> Option<Patched> {
         self.patched.map(|(patched, _)| patched)
+    }
+
+    /// Whether free space is made whole by the kernel, which empties chunks with all that lies in them.
+    pub(crate) fn empties_chunks(&self) -> bool {
+        self.compacts && self.kind == VolumeKind::Btrfs
     }
 
     /// Whether ranges can be collapsed and inserted.

@@ -212,6 +212,11 @@ fn loop_round_btrfs_reclaim() {
 }
 
 #[test]
+fn loop_round_btrfs_compact() {
+    round("btrfs-compact");
+}
+
+#[test]
 fn loop_round_btrfs_zstd() {
     round("btrfs-zstd");
 }
@@ -264,6 +269,11 @@ fn loop_cache_round_xfs_commit() {
 #[test]
 fn loop_cache_round_btrfs() {
     round_on("cache", "btrfs");
+}
+
+#[test]
+fn loop_cache_round_btrfs_compact() {
+    round_on("cache", "btrfs-compact");
 }
 
 #[test]
