@@ -20,19 +20,20 @@ use std::{
 
 use indef_core::SkipReason;
 use linux_abi::btrfs::{
-    self, BlockGroupKind, Chunk, Device, cancel_balance, each_extent, empty_data_chunk, free_runs,
+    self, BlockGroupKind, cancel_balance, each_extent, empty_data_chunk, free_runs,
 };
 use rustix::{fs::syncfs, io::Errno};
 use units::{Bytes, PhysRange};
 
-use super::settled::folder;
+use super::{
+    rows::{Rows, holes, unallocated_runs},
+    settled::folder,
+};
 use crate::{
     Filesystem, SpaceMap,
     emptier::{Emptier, Emptying, NoEmptier, NotEmptied, Part, PartKind, PartMap},
 };
 
-/// The first bytes of a device are in no chunk (`BTRFS_DEVICE_RANGE_RESERVED`, fs/btrfs/fs.h, v6.12).
-const RESERVED: u64 = 1 << 20;
 /// The time between two questions whether to stop.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
@@ -196,7 +197,11 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
     let sector = btrfs::sector_size(root)?;
     let devices = btrfs::devices(root)?;
     let chunks = btrfs::chunks(root)?;
-    let (mut map, mut copies, mut end) = (PartMap::default(), 1, 0);
+    let data = chunks
+        .iter()
+        .filter(|chunk| chunk.kind.contains(BlockGroupKind::DATA));
+    let copies = data.map(|chunk| chunk.stripes.len()).max().unwrap_or(1);
+    let (mut map, mut rows, mut end) = (PartMap::default(), Rows::on(&devices), 0);
     for chunk in &chunks {
         end = end.max(chunk.start.saturating_add(chunk.len));
         if !chunk.kind.contains(BlockGroupKind::DATA) {
@@ -206,7 +211,6 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
         if !is_plain(chunk.kind) {
             return Ok(None);
         }
-        copies = copies.max(chunk.stripes.len());
         let Some(used) = btrfs::used(root, chunk.start, chunk.len)? else {
             continue;
         };
@@ -230,25 +234,18 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
         map.inside
             .extend(runs.iter().map(|run| (chunk.start, run.len)));
         map.space.free.append(&mut runs);
-        let first = chunk.stripes.first();
-        let place = first.and_then(|stripe| {
-            let base = base_of(&devices, stripe.device)?;
-            Some(PhysRange::new(base.saturating_add(stripe.start), chunk.len))
-        });
-        map.parts.extend(place.map(|place| Part {
-            address: chunk.start,
-            place,
-            used: Bytes(used),
-        }));
+        // One with fewer copies gives no room for a chunk with all of them.
+        if chunk.stripes.len() == copies {
+            map.parts.extend(rows.add(chunk).map(|place| Part {
+                address: chunk.start,
+                place,
+                used: Bytes(used),
+            }));
+        }
     }
     map.parts.sort_unstable_by_key(|part| part.place.start);
     let holes = holes(&devices, &chunks);
-    for hole in &holes {
-        map.vacant.extend(
-            base_of(&devices, hole.device)
-                .map(|base| PhysRange::new(base.saturating_add(hole.start), hole.len)),
-        );
-    }
+    map.vacant = rows.vacant(&holes);
     // A new chunk has the addresses after the last one.
     for run in unallocated_runs(&holes, copies) {
         end = end.saturating_add(sector.into());
@@ -258,190 +255,9 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
     Ok(Some(map))
 }
 
-/// A run of a device that belongs to no chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hole {
-    device: u64,
-    start: u64,
-    len: u64,
-}
-
-/// Where the places of a device begin among those of all.
-fn base_of(devices: &[Device], number: u64) -> Option<u64> {
-    let index = devices.iter().position(|device| device.number == number)?;
-    let before = devices[..index].iter().map(|device| device.size);
-    // Its end does not touch the next one's beginning, which is reserved.
-    Some(before.fold(0, u64::saturating_add))
-}
-
-fn holes(devices: &[Device], chunks: &[Chunk]) -> Vec<Hole> {
-    let mut holes = Vec::new();
-    for device in devices {
-        let places = chunks.iter().flat_map(|chunk| {
-            let here = chunk
-                .stripes
-                .iter()
-                .filter(|stripe| stripe.device == device.number);
-            here.map(|stripe| (stripe.start, length_of_stripe(chunk)))
-        });
-        let mut places: Vec<_> = places.collect();
-        places.sort_unstable();
-        places.push((device.size, 0));
-        let mut at = RESERVED;
-        for (start, len) in places {
-            if start > at {
-                holes.push(Hole {
-                    device: device.number,
-                    start: at,
-                    len: start - at,
-                });
-            }
-            at = at.max(start.saturating_add(len));
-        }
-    }
-    holes
-}
-
-/// The bytes of a device that a stripe of a chunk takes.
-fn length_of_stripe(chunk: &Chunk) -> u64 {
-    let stripes = chunk.stripes.len().max(1) as u64;
-    let parities = match chunk.kind {
-        kind if kind.contains(BlockGroupKind::RAID5) => 1,
-        kind if kind.contains(BlockGroupKind::RAID6) => 2,
-        _ => 0,
-    };
-    let striped = BlockGroupKind::RAID0
-        | BlockGroupKind::RAID10
-        | BlockGroupKind::RAID5
-        | BlockGroupKind::RAID6;
-    match chunk.kind.intersects(striped) {
-        true => chunk.len / ((stripes - parities.min(stripes - 1)) / chunk.kind.copies()).max(1),
-        false => chunk.len,
-    }
-}
-
-/// The runs that new chunks could have: each of them takes the longest hole of as many devices as it has copies.
-fn unallocated_runs(holes: &[Hole], copies: usize) -> Vec<u64> {
-    let mut left = holes.to_vec();
-    let mut runs = Vec::new();
-    loop {
-        left.retain(|hole| hole.len > 0);
-        left.sort_unstable_by_key(|hole| std::cmp::Reverse(hole.len));
-        let mut chosen: Vec<usize> = Vec::new();
-        for (index, hole) in left.iter().enumerate() {
-            if chosen
-                .iter()
-                .all(|other| left[*other].device != hole.device)
-            {
-                chosen.push(index);
-            }
-            if chosen.len() == copies {
-                break;
-            }
-        }
-        if chosen.len() < copies.max(1) {
-            return runs;
-        }
-        let len = chosen
-            .iter()
-            .map(|index| left[*index].len)
-            .min()
-            .unwrap_or(0);
-        runs.push(len);
-        for index in chosen {
-            left[index].len -= len;
-            left[index].start += len;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use linux_abi::btrfs::Stripe;
-
     use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    fn chunk(start: u64, len: u64, kind: BlockGroupKind, stripes: &[(u64, u64)]) -> Chunk {
-        Chunk {
-            start: start * MIB,
-            len: len * MIB,
-            kind,
-            stripes: (stripes.iter())
-                .map(|(device, start)| Stripe {
-                    device: *device,
-                    start: start * MIB,
-                })
-                .collect(),
-        }
-    }
-
-    fn device(number: u64, mib: u64) -> Device {
-        Device {
-            number,
-            size: mib * MIB,
-            allocated: 0,
-        }
-    }
-
-    fn hole(device: u64, start: u64, len: u64) -> Hole {
-        Hole {
-            device,
-            start: start * MIB,
-            len: len * MIB,
-        }
-    }
-
-    #[test]
-    fn holes_are_what_no_chunk_has() {
-        let devices = [device(1, 100), device(3, 50)];
-        let chunks = [
-            chunk(0, 10, BlockGroupKind::DATA, &[(1, 41)]),
-            chunk(
-                10,
-                20,
-                BlockGroupKind::METADATA | BlockGroupKind::DUP,
-                &[(1, 1), (1, 21)],
-            ),
-            chunk(
-                30,
-                5,
-                BlockGroupKind::DATA | BlockGroupKind::RAID1,
-                &[(3, 1), (1, 60)],
-            ),
-            chunk(
-                40,
-                8,
-                BlockGroupKind::DATA | BlockGroupKind::RAID0,
-                &[(1, 96), (3, 46)],
-            ),
-        ];
-        assert_eq!(
-            holes(&devices, &chunks),
-            [hole(1, 51, 9), hole(1, 65, 31), hole(3, 6, 40)]
-        );
-        assert_eq!(base_of(&devices, 3), Some(100 * MIB));
-        assert_eq!(base_of(&devices, 2), None);
-    }
-
-    #[test]
-    fn a_new_chunk_lies_on_as_many_devices_as_it_has_copies() {
-        let holes = [
-            hole(1, 51, 9),
-            hole(1, 65, 31),
-            hole(3, 6, 40),
-            hole(4, 0, 5),
-        ];
-        let runs = |copies| {
-            let runs = unallocated_runs(&holes, copies);
-            runs.iter().map(|run| run / MIB).collect::<Vec<_>>()
-        };
-        assert_eq!(runs(1), [40, 31, 9, 5]);
-        assert_eq!(runs(2), [31, 9]);
-        assert_eq!(runs(3), [5]);
-        assert!(runs(4).is_empty());
-    }
 
     #[test]
     fn striped_data_is_not_plain() {

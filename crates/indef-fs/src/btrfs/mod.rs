@@ -48,6 +48,7 @@ mod known;
 mod pieces;
 mod reader;
 mod relocation;
+mod rows;
 mod settled;
 mod share;
 mod sharing;

@@ -16,11 +16,11 @@ use rustix::{
     io::Errno,
     process::Signal,
 };
-use scratch_fs::{ScratchFs, require};
+use scratch_fs::{ScratchFs, ScratchFsBuilder, require};
 use units::Bytes;
 
 use crate::{
-    common::{ended, indef, signal, spawn},
+    common::{ended, indef, is_root, second::Second, signal, spawn},
     loop_compact::{born_in, compact, free_space, gained, number},
 };
 
@@ -39,9 +39,13 @@ fn btrfs(arguments: &[&str], path: &Path) {
     assert!(status.success(), "btrfs {arguments:?}");
 }
 
-/// Fill it with files in a subvolume, and keep each fourth of them: all room is in chunks then, which are used for a quarter.
 fn aged() -> Option<ScratchFs> {
-    let scratch = require(ScratchFs::builder("btrfs", VOLUME).build())?;
+    aged_as(ScratchFs::builder("btrfs", VOLUME))
+}
+
+/// Fill it with files in a subvolume, and keep each fourth of them: all room is in chunks then, which are used for a quarter.
+fn aged_as(builder: ScratchFsBuilder) -> Option<ScratchFs> {
+    let scratch = require(builder.build())?;
     let files = scratch.path().join("files");
     btrfs(&["--quiet", "subvolume", "create"], &files);
     let mut bytes = vec![0; SIZE as usize];
@@ -202,6 +206,44 @@ fn loop_free_space_of_btrfs_becomes_whole() {
     assert!(names(&snapshot) == names(&files));
     let again = compact(&want, scratch.path()).json();
     assert_eq!(again["ended"], "whole", "{again}");
+    scratch.fsck().unwrap();
+}
+
+/// On the larger device there is room that has no counterpart on the other one, and gives no room for a mirrored chunk.
+#[test]
+fn loop_mirrored_chunks_give_room_on_both_devices() {
+    if !is_root() {
+        return scratch_fs::skip("it needs root");
+    }
+    let second = Second::of(Bytes::mib(1280));
+    let builder = ScratchFs::builder("btrfs", VOLUME)
+        .mkfs_args(["-d", "raid1", "-m", "raid1", &second.device])
+        .mount_options(&format!("device={}", second.device));
+    let Some(mut scratch) = aged_as(builder) else {
+        return;
+    };
+    let files = scratch.path().join("files");
+    let (bytes, pieces) = (contents(&files), extents(&files));
+    let want = ["--want", "256MiB"];
+    let told = compact(&[&want[..], &["--dry-run"]].concat(), scratch.path());
+    assert_eq!(told.status, 0, "{told:?}");
+    let told = told.json();
+    let ran = compact(&want, scratch.path());
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let done = ran.json();
+    assert_eq!(done["ended"], "reached", "{done}");
+    let to_move = number(&told["region"], "to_move_bytes");
+    // Each copy is written, and the bytes are told once.
+    assert_eq!(number(&done, "bytes_written"), to_move);
+    let expected = number(&told, "largest_after_bytes");
+    let got = number(&done, "largest_after_bytes");
+    assert!(got >= expected, "{expected} were expected, {got} are there");
+    let born = born_in(&scratch);
+    assert!(born <= 4, "{born} extents");
+    assert!(extents(&files) <= pieces);
+    scratch.remount().unwrap();
+    assert!(contents(&files) == bytes);
+    btrfs(&["scrub", "start", "-B", "-r"], scratch.path());
     scratch.fsck().unwrap();
 }
 

@@ -6,7 +6,9 @@ use rustix::process::Signal;
 use scratch_fs::ScratchFs;
 use units::Bytes;
 
-use crate::common::{Run, ended, indef_with_state, make, run, scratch, signal, spawn};
+use crate::common::{
+    Run, ended, indef_with_state, make, run, scratch, second::Second, signal, spawn,
+};
 
 /// Files of a folder, `lost+found` apart.
 fn entries(fs: &ScratchFs) -> usize {
@@ -301,43 +303,13 @@ fn loop_reads_from_the_page_cache_are_refused() {
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
 }
 
-/// A loop device on a file of its own.
-struct Second {
-    device: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Second {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        let file = fs::File::create(&image).unwrap();
-        file.set_len(1 << 30).unwrap();
-        let ran = Command::new("losetup")
-            .args(["--show", "-f"])
-            .arg(&image)
-            .ran();
-        assert_eq!(ran.status, 0, "{ran:?}");
-        Self {
-            device: ran.out.trim().to_owned(),
-            _folder: folder,
-        }
-    }
-}
-
-impl Drop for Second {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.device]).status();
-    }
-}
-
 #[test]
 fn loop_a_file_on_two_drives_tells_of_none() {
     if !rustix::process::geteuid().is_root() {
         return scratch_fs::skip("it needs root");
     }
     // Dropped last: the file system uses it.
-    let second = Second::new();
+    let second = Second::of(Bytes::gib(1));
     let Some(mut fs) = scratch("btrfs") else {
         return;
     };
@@ -465,7 +437,7 @@ fn loop_a_device_by_name_is_only_read() {
     if !rustix::process::geteuid().is_root() {
         return scratch_fs::skip("it needs root");
     }
-    let device = Second::new();
+    let device = Second::of(Bytes::gib(1));
     let state = tempfile::tempdir().unwrap();
     let written = || {
         let stat = fs::read_to_string(format!(
