@@ -17,7 +17,7 @@ use super::{
 /// On a file system that was filled and emptied often, what is free lies in thousands of holes, and every large
 /// file is born in fragments. This empties one region of the device: it takes the region whose files are the fewest
 /// bytes to move for a free run of the wanted length, keeps everybody from its free space meanwhile, and moves what
-/// lies in it to holes elsewhere. No file gets more fragments than it has.
+/// lies in it to holes elsewhere. No file of ext4 or XFS gets more fragments than it has.
 ///
 /// Only files below PATH move (the mount point: all of them). What stays in the way is told: metadata, shared
 /// extents, files that are immutable or that nobody below PATH owns. Contents, sizes, times, holes and sharing stay
