@@ -29,6 +29,8 @@ pub struct SpaceMap {
     pub metadata: Bytes,
     /// Bytes of files, and of owners that it does not tell.
     pub used: Bytes,
+    /// A new file can lie in all free runs as if they were one (sections of F2FS, which gives them out wherever they are).
+    pub is_one_run: bool,
 }
 
 impl SpaceMap {
@@ -37,6 +39,15 @@ impl SpaceMap {
     pub fn largest(&self) -> Bytes {
         let runs = self.free.iter().map(|run| run.len);
         runs.max().unwrap_or_default()
+    }
+
+    /// The bytes that a new file can have in one piece: the longest free run, or all of them.
+    #[must_use]
+    pub fn longest(&self) -> Bytes {
+        match self.is_one_run {
+            true => self.total(),
+            false => self.largest(),
+        }
     }
 
     /// Free bytes.

@@ -133,6 +133,7 @@ fn map(superblock: &Superblock, segments: &[u64]) -> PartMap {
     let mut map = PartMap::default();
     let (section, block) = (superblock.section, superblock.block);
     let of_section = superblock.segments_per_section.max(1) as usize;
+    map.space.is_one_run = true;
     map.space.metadata = Bytes(superblock.main.saturating_mul(block.get()));
     let mut start = map.space.metadata.get();
     // The last ones are no whole section, and not used.
@@ -202,6 +203,7 @@ mod tests {
         let found = map(&superblock(1), &segments);
         assert_eq!(found.space.free, [mib(4, 2), mib(10, 8), mib(20, 6)]);
         assert_eq!(found.space.largest(), Bytes::mib(8));
+        assert_eq!(found.space.longest(), Bytes::mib(16), "wherever they are");
         // One after the other: what is free, and what can be won. A full section is none.
         let kib = |blocks: u64| blocks << 12;
         assert_eq!(found.vacant, [mib(0, 16)]);

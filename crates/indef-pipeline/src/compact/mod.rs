@@ -124,10 +124,10 @@ impl Compactor<'_> {
         self.ensure_possible(&fs, free)?;
         let mut done = Compacted {
             kind: fs.kind,
-            wanted: self.wanted(free, longest(&fs, &space)),
+            wanted: self.wanted(free, space.longest()),
             free,
-            largest_before: longest(&fs, &space),
-            largest_after: longest(&fs, &space),
+            largest_before: space.longest(),
+            largest_after: space.longest(),
             region: None,
             files: 0,
             files_moved: 0,
@@ -313,9 +313,9 @@ impl Compactor<'_> {
         Err(self.cannot(fs, why))
     }
 
-    /// All that is free. On F2FS what is free in sections in use is no run of its map, and becomes part of one.
+    /// All that is free. Where all runs are as one, what is free in sections in use is none of them, and becomes part of it.
     fn free(&self, fs: &Filesystem, space: &SpaceMap) -> Result<Bytes, Error> {
-        if fs.kind != FsKind::F2fs {
+        if !space.is_one_run {
             return Ok(space.total());
         }
         let now = Space::of(self.root(fs)?);
@@ -432,14 +432,6 @@ impl Compactor<'_> {
         };
         let place = (key, self.path.clone());
         claim_file_systems(&[place], self.cancel, self.on_yield.clone(), self.notes)
-    }
-}
-
-/// The longest free run. On F2FS, which can put a file into free sections wherever they are, all that have nothing in them.
-fn longest(fs: &Filesystem, space: &SpaceMap) -> Bytes {
-    match fs.kind {
-        FsKind::F2fs => space.total(),
-        _ => space.largest(),
     }
 }
 

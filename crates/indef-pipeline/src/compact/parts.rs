@@ -20,7 +20,7 @@ use indef_fs::{Emptier, Filesystem, FsKind, NotEmptied, Part, PartMap, Space, Sp
 use units::Bytes;
 
 use super::{
-    Compactor, MOST_PER_BYTE, ROUNDS, longest,
+    Compactor, MOST_PER_BYTE, ROUNDS,
     region::{Limits, NoRegion, Places, pick},
     result::{CompactEnd, Compacted, Staying},
     settled,
@@ -85,13 +85,13 @@ impl Compactor<'_> {
                 return Ok(());
             }
             let known = stuck.len();
-            let before = longest(fs, &map.space);
+            let before = map.space.longest();
             done.rounds += 1;
             let room = || self.room(fs, &root, &map.space);
             let (part, parts) = ((fs, emptier), &chosen.parts);
             let ended = self.empty_all(part, parts, &room, done, &mut stuck, began)?;
             let space = settled(fs, done.wanted).map_err(|error| self.cannot(fs, error.into()))?;
-            done.largest_after = longest(fs, &space);
+            done.largest_after = space.longest();
             done.in_the_way.files = by_reason(&stuck);
             if done.largest_after >= done.wanted {
                 done.end = CompactEnd::Reached;
@@ -143,7 +143,7 @@ impl Compactor<'_> {
                 .filter(can_move)
                 .map(Movable::from)
                 .collect();
-            let region = pick(longest(fs, &map.space), limits, |wanted| {
+            let region = pick(map.space.longest(), limits, |wanted| {
                 let region = cheapest_region(&map.vacant, &movable, wanted)?;
                 Some((region, region.to_move))
             });
