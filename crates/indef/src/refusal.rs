@@ -1,7 +1,7 @@
 //! Refusals and errors of the libraries as one line for a person: the subject, the event, and the
 //! remedy.
 
-use std::{io, path::Path};
+use std::{fs, io, os::unix::fs::FileTypeExt, path::Path};
 
 use anyhow::anyhow;
 use indef_core::SkipReason;
@@ -13,12 +13,25 @@ use crate::{
     output::{Console, Name},
 };
 
+/// What whoever knows mkfs and fsck may have meant.
+const A_DEVICE: &str = "it is a device; give the directory where its file system is mounted";
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|is| is.file_type().is_block_device())
+}
+
 /// Report a refused path. A skip is a note, a failure an error. Returns the reason if it was a
 /// skip.
 pub(crate) fn tell(console: &Console, path: &Path, refusal: &Refusal) -> Option<SkipReason> {
     match refusal {
         Refusal::Skip(reason) => {
-            console.note(format_args!("{}: skipped: {}", Name(path), reason.advice()));
+            let why = match reason {
+                SkipReason::NotRegular | SkipReason::SymbolicLink if is_device(path) => {
+                    A_DEVICE.into()
+                }
+                reason => reason.advice(),
+            };
+            console.note(format_args!("{}: skipped: {why}", Name(path)));
             Some(*reason)
         }
         Refusal::Failed(error) => {
@@ -66,6 +79,12 @@ pub(crate) fn explain(error: Error) -> anyhow::Error {
              nothing would come free",
             Name(&path)
         ),
+        // That of /dev is meant by nobody.
+        Error::CannotCompact {
+            path,
+            why: CannotCompact::Kind(_),
+            ..
+        } if is_device(&path) => anyhow!("{}: {A_DEVICE}", Name(&path)),
         Error::CannotCompact { path, why, .. } => {
             anyhow!("{}: {}", Name(&path), cannot_compact(&why))
         }

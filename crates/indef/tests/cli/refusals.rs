@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::ffi::OsStringExt, path::PathBuf};
 
-use crate::common::{ForAnybody, Ran, Run, indef, indef_with_state, is_root, run};
+use crate::common::{ForAnybody, Ran, Run, indef, indef_with_state, is_root, run, scratch};
 
 fn text(path: &std::path::Path) -> &str {
     path.to_str().expect("a plain temporary path")
@@ -30,6 +30,18 @@ fn a_path_that_does_not_exist_is_named_and_the_others_are_done() {
             Some(1),
             "{ran:?}"
         );
+    }
+}
+
+#[test]
+fn loop_a_device_is_told_to_be_none_of_the_paths() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    for command in ["scan", "plan", "run", "compact"] {
+        let ran = run([command, scratch.device()]);
+        let line = ran.error_line(scratch.device());
+        assert!(line.ends_with("where its file system is mounted"), "{line}");
     }
 }
 
