@@ -133,12 +133,18 @@ fn amid_a_chunk(scratch: &ScratchFs) -> Child {
             .arg(scratch.path()),
     );
     let begun = Instant::now();
-    while !balances(scratch) {
+    while !balances(scratch) || written_by(&child).is_some_and(|bytes| bytes < MIB) {
         assert!(begun.elapsed() < Duration::from_secs(60), "nothing begins");
         thread::sleep(Duration::from_millis(10));
     }
-    thread::sleep(Duration::from_millis(200));
     child
+}
+
+/// What a process has had written; `None` where the kernel does not count that.
+fn written_by(child: &Child) -> Option<u64> {
+    let told = fs::read_to_string(format!("/proc/{}/io", child.id())).ok()?;
+    let mut lines = told.lines();
+    lines.find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok())
 }
 
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
