@@ -55,7 +55,9 @@ impl Compactor<'_> {
         let budget = self.options.budget.map_or(most, |budget| budget.min(most));
         let root = self.root(fs)?;
         let mut stuck = Stuck::new();
-        for _ in 0..ROUNDS {
+        // Rounds that won nothing, and the parts that were empty when those that were in use were last tried anew.
+        let (mut in_vain, mut tried_anew) = (0, 0);
+        while in_vain < ROUNDS {
             let map = emptier
                 .look()
                 .map_err(|error| self.cannot(fs, error.into()))?;
@@ -69,6 +71,12 @@ impl Compactor<'_> {
             done.in_the_way.files = by_reason(&stuck);
             let chosen = match chosen {
                 Ok(chosen) => chosen,
+                // A log of F2FS has gone on meanwhile, or somebody is done with a chunk.
+                Err(_) if done.parts_emptied > tried_anew && stuck.values().any(is_in_use) => {
+                    tried_anew = done.parts_emptied;
+                    stuck.retain(|_, stays| !is_in_use(stays));
+                    continue;
+                }
                 Err(why) => {
                     done.end = why.into();
                     return Ok(());
@@ -102,9 +110,13 @@ impl Compactor<'_> {
                 return Ok(());
             }
             done.end = CompactEnd::NoRegion;
-            // What is written then gives nothing.
-            if done.largest_after <= before && stuck.len() == known {
+            if done.largest_after > before {
+                in_vain = 0;
+            } else if stuck.len() == known {
+                // What is written then gives nothing.
                 return Ok(());
+            } else {
+                in_vain += 1;
             }
         }
         Ok(())
@@ -230,6 +242,10 @@ impl Compactor<'_> {
         }
         Ok(None)
     }
+}
+
+fn is_in_use((reason, _): &(SkipReason, Bytes)) -> bool {
+    *reason == SkipReason::Changed
 }
 
 fn by_reason(stuck: &Stuck) -> BTreeMap<SkipReason, Staying> {
