@@ -5,8 +5,9 @@
 //! in which they lie, section by section, beside whatever else is written to the log. So it cuts files, those that are
 //! being moved, too.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
+use super::number;
 use crate::{Filesystem, FsKind, device::f2fs_folder};
 
 /// Blocks that garbage collection has moved since the file system was mounted; `None` where nobody tells: on others than
@@ -20,15 +21,15 @@ pub fn blocks_collected(filesystem: &Filesystem) -> Option<u64> {
 }
 
 fn told(folder: &Path) -> Option<u64> {
-    let number = |name| -> Option<u64> {
-        let text = fs::read_to_string(folder.join(name)).ok()?;
-        text.trim().parse().ok()
-    };
-    number("moved_blocks_foreground")?.checked_add(number("moved_blocks_background")?)
+    let [foreground, background] =
+        ["moved_blocks_foreground", "moved_blocks_background"].map(|name| number(folder, name));
+    foreground?.checked_add(background?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

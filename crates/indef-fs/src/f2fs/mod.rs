@@ -13,6 +13,8 @@ mod room;
 mod sections;
 mod superblock;
 
+use std::{fs, path::Path};
+
 use indef_core::SkipReason;
 use rustix::thread::{CapabilitySet, capabilities};
 use units::Bytes;
@@ -32,6 +34,12 @@ const BLOCK: Bytes = Bytes::kib(4);
 
 /// Where the superblock cannot be read: the smallest section there is, a segment.
 const SECTION: Bytes = Bytes::mib(2);
+
+/// A number that a file system tells in its folder in sysfs; `None` where it does not.
+fn number(folder: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(folder.join(name)).ok()?;
+    text.trim().parse().ok()
+}
 
 /// The size of a section, at whose end a log may go on elsewhere.
 fn section_of(fs: &Filesystem) -> Bytes {

@@ -7,8 +7,9 @@
 //! collects garbage in the midst of a move when free sections are short (`f2fs_balance_fs`), and moves blocks of the same
 //! files. (What its own thread collects meanwhile is another matter: [`blocks_collected`](super::blocks_collected).)
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
+use super::number;
 use crate::{
     Filesystem, FsKind,
     device::{f2fs_folder, f2fs_superblock},
@@ -60,13 +61,14 @@ impl Room {
     }
 
     fn number(&self, name: &str) -> Option<u64> {
-        let text = fs::read_to_string(self.folder.as_ref()?.join(name)).ok()?;
-        text.trim().parse().ok()
+        number(self.folder.as_ref()?, name)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
