@@ -189,13 +189,14 @@ impl Store {
         Ok(superblock.namespaces.into_iter().map(|n| n.kind).collect())
     }
 
-    /// Keep the device model's state in the file. Nothing happens without a file.
+    /// Keep the device model's state in the file. Nothing happens without a file, or where its end is cut off: what is missing
+    /// would then read as zeroes.
     ///
     /// # Errors
     ///
     /// The file cannot be written; the state saved before is still there.
     pub fn save_image(&self, image: &[u8]) -> Result<(), StoreError> {
-        let Some(to) = &self.image else {
+        let Some(to) = self.whole_file()? else {
             return Ok(());
         };
         let mut newest = to.newest.lock().unwrap_or_else(|e| e.into_inner());
@@ -212,26 +213,30 @@ impl Store {
         self.image.as_ref().map_or_else(Life::default, |it| it.life)
     }
 
-    /// Keep the device's life in the file. Nothing happens without a file, or where its end is cut off: what is missing would
-    /// then read as zeroes.
+    /// Keep the device's life in the file. Nothing happens without a file, or where its end is cut off.
     ///
     /// # Errors
     ///
     /// The file cannot be written; what was kept before is still there.
     pub fn save_life(&self, life: &Life) -> Result<(), StoreError> {
-        let Some(to) = &self.image else {
+        let Some(to) = self.whole_file()? else {
             return Ok(());
         };
-        let found = to.file.metadata();
-        let found = found.map_err(|source| StoreError::io(&to.path, "stat", 0, source))?;
-        if found.len() < to.places.start {
-            return Ok(());
-        }
         let mut newest = to.newest_life.lock().unwrap_or_else(|e| e.into_inner());
         life::save(&to.places, &to.file, *newest + 1, life)
             .map_err(|source| StoreError::io(&to.path, "save counters", to.places.start, source))?;
         *newest += 1;
         Ok(())
+    }
+
+    /// The file, if there is one and its end is not cut off.
+    fn whole_file(&self) -> Result<Option<&ImageFile>, StoreError> {
+        let Some(to) = &self.image else {
+            return Ok(None);
+        };
+        let found = to.file.metadata();
+        let found = found.map_err(|source| StoreError::io(&to.path, "stat", 0, source))?;
+        Ok((found.len() >= to.places.start).then_some(to))
     }
 
     /// Whether there is a file.
