@@ -35,6 +35,7 @@ mod workload;
 
 mod fast24;
 mod fast24_fig03;
+mod fast24_fig04;
 mod fast24_fig07;
 mod fast24_fig08;
 mod fast24_fig11;

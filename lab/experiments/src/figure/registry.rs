@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     class::check_use,
     error::{FigureError, Mistake},
-    fast24_fig03, fast24_fig07, fast24_fig08, fast24_fig11, fast24_fig12_fileserver,
+    fast24_fig03, fast24_fig04, fast24_fig07, fast24_fig08, fast24_fig11, fast24_fig12_fileserver,
     fast24_fig12_random, fast24_fig12_sqlite, fast24_fig12_worst, fragpicker_fig02,
     fragpicker_fig04, fragpicker_fig08_btrfs, fragpicker_fig08_ext4, fragpicker_fig08_f2fs,
     fragpicker_fig08_guest, fragpicker_fig08_mounted, fragpicker_fig09, fragpicker_fig09_mounted,
@@ -80,6 +80,7 @@ const MODULES: &[(&str, Measure)] = &[
 
 /// The same of those that measure on this machine, or in a guest on it.
 const HERE: &[(&str, MeasureHere)] = &[
+    ("fast24/fig04", fast24_fig04::measure),
     ("fragpicker/fig08-guest", fragpicker_fig08_guest::measure),
     (
         "fragpicker/fig08-mounted",
