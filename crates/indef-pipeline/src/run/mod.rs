@@ -88,8 +88,8 @@ impl<'a> Runner<'a> {
                 None if !self.store => {}
                 None => {
                     let (files, planned_with) = (&work.files, &work.plan_options);
-                    work.stored =
-                        store::store(files, planned_with, self.given, options, self.notes);
+                    let given = (self.given, &work.roots);
+                    work.stored = store::store(files, planned_with, given, options, self.notes);
                     if let (Some(stored), Some(purpose)) = (&work.stored, self.purpose) {
                         stored.mark(purpose);
                     }

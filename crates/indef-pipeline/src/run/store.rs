@@ -1,12 +1,19 @@
 //! The stored form of a run, so that a stopped or killed one can be resumed.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
-use indef_core::plan::{FilePlan, PlanOptions};
+use indef_core::{
+    SkipReason,
+    plan::{FilePlan, PlanOptions},
+};
 use indef_engine::{
     resume::{StoredRun, state_directory},
     run::RunOptions,
 };
+use indef_fs::{Mounts, Refusal, Roots};
 use units::Bytes;
 
 use crate::{
@@ -21,7 +28,7 @@ use crate::{
 pub(super) fn store(
     files: &[FilePlan],
     plan_options: &PlanOptions,
-    given: &[PathBuf],
+    (given, roots): (&[PathBuf], &Roots),
     options: &RunOptions,
     notes: &dyn Notes,
 ) -> Option<StoredRun> {
@@ -37,7 +44,7 @@ pub(super) fn store(
         }
     }
     let superseded = state().and_then(|directory| {
-        let covered = covers(files, plan_options, given);
+        let covered = covers(files, plan_options, given, roots);
         Ok(StoredRun::supersede(&directory, &covered)?)
     });
     if let Err(error) = superseded {
@@ -49,22 +56,42 @@ pub(super) fn store(
 /// Whether this run does everything that an earlier one has to do with a file: it was examined because
 /// it lies below a given path, or it is planned, and for the same purpose. A run that gives space back
 /// leaves fragments as they are, and one that moves fragments gives nothing back.
-fn covers(
+fn covers<'a>(
     files: &[FilePlan],
     options: &PlanOptions,
-    given: &[PathBuf],
-) -> impl Fn(&PlanOptions, &FilePlan) -> bool + use<> {
+    given: &'a [PathBuf],
+    roots: &'a Roots,
+) -> impl Fn(&PlanOptions, &FilePlan) -> bool + use<'a> {
     let reclaims = options.reclaim_ratio.is_some();
-    let given: Vec<PathBuf> = given
-        .iter()
-        .flat_map(|path| [std::path::absolute(path), path.canonicalize()])
-        .flatten()
-        .collect();
     let planned: HashSet<(u64, u64)> = files.iter().map(|plan| (plan.dev, plan.inode)).collect();
     move |old_options, old| {
         old_options.reclaim_ratio.is_some() == reclaims
             && (planned.contains(&(old.dev, old.inode))
-                || given.iter().any(|path| old.path.starts_with(path)))
+                || given.iter().any(|path| was_looked_at(path, old, roots)))
+    }
+}
+
+/// Whether a walk of this path looks at a file, if that is still there: a walk follows no link, and leaves neither the file
+/// system nor the mount of the path.
+fn was_looked_at(path: &Path, file: &FilePlan, roots: &Roots) -> bool {
+    let names = [std::path::absolute(path), path.canonicalize()];
+    let Some(below) = (names.iter().flatten()).find_map(|name| file.path.strip_prefix(name).ok())
+    else {
+        return false;
+    };
+    // The path of a file is that of the file alone.
+    if below.as_os_str().is_empty() {
+        return true;
+    }
+    let Ok(root) = roots.get(path, Mounts::Stay) else {
+        return false;
+    };
+    let is_here = root.id().dev == file.dev;
+    match root.find(below) {
+        // Its device may have another number by now.
+        Ok(found) => is_here || found.id().inode == file.inode,
+        Err(Refusal::Skip(SkipReason::Gone)) => is_here,
+        Err(_) => false,
     }
 }
 

@@ -196,21 +196,7 @@ fn loop_stopped_runs_do_not_pile_up() {
         make(&place(name).join("file"), Bytes::mib(8), Bytes::kib(16));
     }
     let state = tempfile::tempdir().unwrap();
-    let stopped = |path: &Path| {
-        let ran = indef_with_state(state.path())
-            .args([
-                "run",
-                "--rate",
-                "1MiB",
-                "--jobs",
-                "1",
-                "--time-limit",
-                "200ms",
-            ])
-            .arg(path)
-            .ran();
-        assert_eq!(ran.status, 3, "{ran:?}");
-    };
+    let stopped = |path: &Path| stop(state.path(), path);
     // A plan and a journal.
     let stored = || left_in(state.path()) / 2;
     for _ in 0..3 {
@@ -231,24 +217,75 @@ fn loop_stopped_runs_do_not_pile_up() {
     stopped_and_nothing_left(state.path(), &place("a"));
 }
 
+/// A run that is stopped with work left.
+#[track_caller]
+fn stop(state: &Path, path: &Path) {
+    let slow = ["run", "--rate", "1MiB", "--jobs", "1"];
+    let ran = indef_with_state(state)
+        .args(slow)
+        .args(["--time-limit", "200ms"])
+        .arg(path)
+        .ran();
+    assert_eq!(ran.status, 3, "{ran:?}");
+}
+
 /// A run that finds nothing to do has examined everything that an earlier one left.
 fn stopped_and_nothing_left(state: &Path, dir: &Path) {
     make(&dir.join("more"), Bytes::mib(4), Bytes::kib(16));
-    let limits = [
-        "run",
-        "--rate",
-        "1MiB",
-        "--jobs",
-        "1",
-        "--time-limit",
-        "200ms",
-    ];
-    let ran = indef_with_state(state).args(limits).arg(dir).ran();
-    assert_eq!(ran.status, 3, "{ran:?}");
+    stop(state, dir);
     fs::remove_file(dir.join("more")).unwrap();
     let ran = indef_with_state(state).arg("run").arg(dir).ran();
     assert_eq!(ran.status, 0, "{ran:?}");
     assert_eq!(left_in(state), 0);
+}
+
+/// A mount.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(how: &[&str], what: &Path, at: &Path) -> Self {
+        fs::create_dir_all(at).unwrap();
+        let ran = Command::new("mount").args(how).args([what, at]).ran();
+        assert_eq!(ran.status, 0, "{ran:?}");
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// A run does not enter mounts below its path, so what another one has left there is not done by it.
+#[test]
+fn loop_what_is_left_below_a_mount_outlives_a_run_above_it() {
+    if !is_root() {
+        return;
+    }
+    let (Some(above), Some(other)) = (scratch("ext4"), scratch("ext4")) else {
+        return;
+    };
+    let top = above.path().join("top");
+    let same = above.path().join("same");
+    fs::create_dir(&same).unwrap();
+    let _mounts = [
+        Mounted::new(&["--bind"], other.path(), &top.join("other")),
+        Mounted::new(&["--bind"], &same, &top.join("same")),
+    ];
+    for name in ["other", "same"] {
+        let file = top.join(name).join("file");
+        make(&file, Bytes::mib(8), Bytes::kib(16));
+        let state = tempfile::tempdir().unwrap();
+        stop(state.path(), &top.join(name));
+        let done = indef_with_state(state.path()).arg("run").arg(&top).ran();
+        assert_eq!((done.status, left_in(state.path())), (0, 2), "{name}");
+        let resumed = indef_with_state(state.path())
+            .args(["run", "--resume", "--rate", "1GiB"])
+            .ran();
+        assert_eq!(resumed.status, 0, "{resumed:?}");
+        assert!(fragments(&file) < 16, "{name}");
+    }
 }
 
 /// A file system on which every write waits.
