@@ -76,6 +76,17 @@ pub(super) struct FileSystemOf {
     pub(super) file: RootEntry,
 }
 
+/// The file that lies where one was planned, if there is one.
+pub(super) fn find(roots: &Roots, plan: &FilePlan) -> Option<RootEntry> {
+    let (root, below) = plan.place()?;
+    let mounts = match plan.root_len {
+        Some(_) => Mounts::Stay,
+        None => Mounts::Cross,
+    };
+    let root = roots.get(root, mounts).ok()?;
+    root.find(below).ok()
+}
+
 /// The file systems of the planned files.
 pub(super) fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<FileSystemOf> {
     let mut devices = HashSet::new();
@@ -84,16 +95,11 @@ pub(super) fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<FileSystemO
         if devices.contains(&plan.dev) {
             continue;
         }
-        let Some((root, below)) = plan.place() else {
+        let Some((root, _)) = plan.place() else {
             continue;
         };
-        let mounts = match plan.root_len {
-            Some(_) => Mounts::Stay,
-            None => Mounts::Cross,
-        };
         // A file that is gone by now has no information; another one has.
-        let entry = roots.get(root, mounts).and_then(|root| root.find(below));
-        if let Ok(file) = entry
+        if let Some(file) = find(roots, plan)
             && file.id().dev == plan.dev
             && let Ok(key) = FileSystemKey::of(&file)
         {

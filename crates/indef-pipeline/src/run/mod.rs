@@ -2,6 +2,7 @@
 
 mod claim;
 mod free;
+mod renumber;
 mod store;
 mod work;
 

@@ -15,7 +15,7 @@ use indef_engine::{
 use indef_fs::Roots;
 use units::Bytes;
 
-use super::store;
+use super::{renumber::renumber, store};
 use crate::{
     error::Error,
     note::{Note, Notes},
@@ -90,6 +90,7 @@ impl Work {
             plan_options,
             ..Self::default()
         };
+        renumber(&work.roots, &mut work.files);
         work.set_aside(notes);
         Ok(work)
     }
@@ -128,6 +129,7 @@ impl Work {
             stored: Some(resumed.run),
             ..Self::default()
         };
+        renumber(&work.roots, &mut work.files);
         work.set_aside(notes);
         work
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -10,9 +11,10 @@ use std::{
 
 use crate::common::{
     ForAnybody, NOBODY, Ran, Run, ended, fragments, has_begun, indef, indef_with_state, is_root,
-    left_in, make, scratch, signal, spawn,
+    left_in, make, make_several, scratch, signal, spawn,
 };
 use rustix::process::Signal;
+use scratch_fs::most_left_by_btrfs;
 use units::Bytes;
 
 fn relocated(ran: &Ran) -> u64 {
@@ -286,6 +288,61 @@ fn loop_what_is_left_below_a_mount_outlives_a_run_above_it() {
         assert_eq!(resumed.status, 0, "{resumed:?}");
         assert!(fragments(&file) < 16, "{name}");
     }
+}
+
+/// Those of Btrfs are given anew with each mount, those of others with each boot.
+#[test]
+fn loop_what_was_planned_is_known_again_on_a_device_with_another_number() {
+    if !is_root() {
+        return;
+    }
+    let Some(mut scratch) = scratch("btrfs") else {
+        return;
+    };
+    // Of which the first moves at once.
+    make_several(scratch.path(), 3, Bytes::mib(8), Bytes::kib(16));
+    let files = [0, 1, 2].map(|n| scratch.path().join(format!("file {n}")));
+    let (state, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let indef = || indef_with_state(state.path());
+    let plan = dir.path().join("plan");
+    let planned = indef()
+        .args(["plan", "-o"])
+        .args([&plan, scratch.path()])
+        .ran();
+    assert_eq!(planned.status, 0, "{planned:?}");
+    stop(state.path(), scratch.path());
+    let number = || fs::metadata(&files[0]).unwrap().dev();
+    let (before, mut others) = (number(), Vec::new());
+    while number() == before {
+        assert!(others.len() < 10, "it keeps its number");
+        scratch.unmount().unwrap();
+        let at = dir.path().join(others.len().to_string());
+        others.push(Mounted::new(&["-t", "tmpfs"], Path::new("none"), &at));
+        scratch.mount().unwrap();
+    }
+    let looked = indef()
+        .args(["run", "--dry-run", "--json", "--plan"])
+        .arg(&plan)
+        .ran();
+    assert!(!looked.out.contains("changed"), "{looked:?}");
+    assert!(looked.out.contains("dry-run"), "{looked:?}");
+    let resumed = indef()
+        .args(["run", "--json", "--resume", "--rate", "1GiB"])
+        .ran();
+    assert_eq!(resumed.status, 0, "{resumed:?}");
+    assert!(relocated(&resumed) > 0, "{resumed:?}");
+    for file in &files {
+        let left = fragments(file);
+        assert!(left <= most_left_by_btrfs(Bytes::mib(8), 16), "{left}");
+    }
+    // Another file in the place of one of them is not taken for it.
+    fs::rename(&files[1], scratch.path().join("old")).unwrap();
+    make(&files[1], Bytes::mib(8), Bytes::kib(16));
+    let other = indef().args(["run", "--json", "--plan"]).arg(&plan).ran();
+    let other = other.json();
+    let mut told = other["files"].as_array().unwrap().iter();
+    let told = told.find(|file| file["path"] == files[1].to_str().unwrap());
+    assert_eq!(told.unwrap()["reason"], "changed", "{other}");
 }
 
 /// A file system on which every write waits.
