@@ -26,6 +26,9 @@ pub(crate) struct RunDocument {
     /// `signal`, `time-limit` or `budget` where work is left.
     #[serde(default)]
     pub(crate) stopped: Option<String>,
+    /// The error with which it failed as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
     /// Extent maps of the worst files.
     #[serde(default)]
     pub(crate) maps: Vec<FileMap>,

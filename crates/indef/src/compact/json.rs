@@ -42,6 +42,22 @@ pub(super) struct CompactRest {
     duration_ns: Nanos,
 }
 
+/// The same of one that failed before it had looked at the space.
+#[derive(Serialize)]
+pub(super) struct CompactFailed {
+    ended: &'static str,
+    error: String,
+}
+
+impl CompactFailed {
+    pub(super) fn new(error: &anyhow::Error) -> Self {
+        Self {
+            ended: CompactEnd::Failed.as_str(),
+            error: line(error),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct RegionJson {
     start_bytes: PhysOffset,

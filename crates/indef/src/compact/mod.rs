@@ -69,7 +69,7 @@ pub(crate) fn compact(args: &CompactArgs, console: &Console) -> Result<Outcome> 
         Err(error) => {
             record.failed(given, &error);
             if let Some(document) = document {
-                document.end(&serde_json::json!({}))?;
+                document.end(&json::CompactFailed::new(&error))?;
             }
             return Err(error);
         }

@@ -123,6 +123,12 @@ fn run_verdict(input: &RunInput, pictures: &[Picture], io_size: Bytes) -> Verdic
     let totals = &run.totals;
     let moved = counted(totals.files_moved, "file", "files");
     let read = reads_of(pictures);
+    if let Some(error) = &run.error {
+        return Verdict {
+            text: format!("It failed: {error}. Nothing was moved."),
+            tone: "bad",
+        };
+    }
     if totals.files_failed > 0 {
         let failed = counted(totals.files_failed, "file", "files");
         return Verdict {

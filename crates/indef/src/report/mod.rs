@@ -91,6 +91,7 @@ impl From<&Input> for InputJson {
                     "totals": run.totals,
                     "dry_run": run.dry_run,
                     "stopped": run.stopped,
+                    "error": run.error,
                     "proof": run.proof,
                     "extents_before": files.extents_before,
                     "extents_after": files.extents_after,

@@ -33,6 +33,10 @@ fn fact(label: &str, value: impl ToString, aside: impl ToString, tone: Tone) -> 
 
 /// The facts of a run.
 pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
+    if let Some(error) = &run.error {
+        let error = Name(Path::new(error));
+        return vec![fact("Failed", error, "nothing was moved", Tone::Bad)];
+    }
     let mut facts = if run.dry_run {
         dry_facts(run, files)
     } else {

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         // A begun document is ended, so that it stays valid.
         Err(error) => {
             if let Some(document) = document {
-                document.end(&RunRest::default())?;
+                document.end(&RunRest::failed(&error, args.how.dry_run))?;
             }
             return Err(error);
         }

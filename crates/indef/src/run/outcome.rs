@@ -12,6 +12,7 @@ use crate::{
     document::{FileMap, FileStatus, RunDocument, RunFile, RunTotals, SCHEMA},
     excluded::ExcludedJson,
     extent_map::file_map,
+    refusal::line,
 };
 
 /// The entry of a file that the engine processed.
@@ -91,6 +92,7 @@ pub(crate) fn document(result: &RunResult, totals: RunTotals, dry_run: bool) -> 
         totals,
         dry_run,
         stopped: result.stopped.map(|cause| cause.as_str().to_owned()),
+        error: None,
         maps: maps(result),
         proof: None,
         device: None,
@@ -108,6 +110,7 @@ pub(super) struct RunRest {
     totals: RunTotals,
     dry_run: bool,
     stopped: Option<&'static str>,
+    error: Option<String>,
     maps: Vec<FileMap>,
 }
 
@@ -117,7 +120,17 @@ impl RunRest {
             totals,
             dry_run,
             stopped: result.stopped.map(StopCause::as_str),
+            error: None,
             maps: maps(result),
+        }
+    }
+
+    /// Of a run that failed as a whole.
+    pub(super) fn failed(error: &anyhow::Error, dry_run: bool) -> Self {
+        Self {
+            dry_run,
+            error: Some(line(error)),
+            ..Self::default()
         }
     }
 }

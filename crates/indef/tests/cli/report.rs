@@ -142,6 +142,52 @@ fn the_page_begins_with_where_it_was_made_and_what_came_of_it() {
 }
 
 #[test]
+fn a_run_that_failed_is_not_told_as_one_that_found_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let failed = |options: &[&str]| {
+        let plan = ["run", "--json", "--plan", "/no/such/plan"];
+        let ran = run(plan.iter().chain(options));
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let document = ran.json();
+        let error = document["error"].as_str().unwrap();
+        assert!(error.starts_with("/no/such/plan: "), "{document}");
+        document
+    };
+    assert_eq!(failed(&["--dry-run"])["dry_run"], true);
+    let document = failed(&[]);
+    let (_, text) = page_of(dir.path(), &document);
+    assert!(text.contains("It failed: /no/such/plan"), "{text}");
+    assert!(!text.contains("Nothing was worth moving"), "{text}");
+    let input = dir.path().join("run.json");
+    let compacted = run(["compact", "--json", "/proc"]);
+    let error = compacted.json()["error"].as_str().unwrap().to_owned();
+    assert!(compacted.err.contains(&error), "{compacted:?}");
+    fs::write(&input, &compacted.out).unwrap();
+    let merged = run(["report".as_ref(), "--merge".as_ref(), input.as_os_str()]);
+    assert!(merged.out.contains("last run failed"), "{merged:?}");
+    fs::write(&input, document.to_string()).unwrap();
+    let of = |options: &[&str]| {
+        let options = options.iter().map(AsRef::as_ref);
+        let ran = run(options.chain([input.as_os_str()]));
+        assert_eq!(ran.status, 0, "{ran:?}");
+        ran
+    };
+    assert!(of(&["report"]).out.contains("Failed  /no/such/plan: "));
+    let told = &of(&["report", "--json"]).json()["inputs"][0];
+    assert_eq!(told["error"], document["error"], "{told}");
+    let host = &of(&["report", "--merge", "--json"]).json()["hosts"][0];
+    assert_eq!(
+        (
+            &host["failed"],
+            &host["runs_failed"],
+            &host["last_success_ns"]
+        ),
+        (&json!(true), &json!(1), &json!(null)),
+        "{host}"
+    );
+}
+
+#[test]
 fn a_report_of_many_files_needs_little_memory() {
     use std::io::Write;
     let dir = tempfile::tempdir().unwrap();

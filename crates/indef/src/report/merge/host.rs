@@ -128,6 +128,8 @@ impl Host {
                 self.add_look(time_ns, &told.file_systems);
                 self.leave_alone(time_ns, Reasons::of(&told.totals.skipped));
             }
+            // It did not come to its files.
+            Kind::Run if told.error.is_some() => {}
             Kind::Run => {
                 let files = told.files.as_ref();
                 let reasons = files.map(|files| files.left_alone.clone());

@@ -68,9 +68,10 @@ impl Job {
         let totals = &told.totals;
         let base = Self {
             verb: Verb::Run,
-            ended: match told.stopped {
-                Some(_) => Ended::Stopped,
-                None => Ended::Done,
+            ended: match (&told.error, &told.stopped) {
+                (Some(_), _) => Ended::Failed,
+                (None, Some(_)) => Ended::Stopped,
+                (None, None) => Ended::Done,
             },
             ended_ns,
             files_moved: totals.files_moved.unwrap_or(0),

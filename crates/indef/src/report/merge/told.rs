@@ -32,6 +32,8 @@ pub(super) struct Told {
     pub(super) files: Option<FilesTold>,
     pub(super) dry_run: bool,
     pub(super) stopped: Option<String>,
+    /// With which it failed as a whole.
+    pub(super) error: Option<String>,
     /// Of `plan`: only whether it is there.
     pub(super) chunks: Option<Skipped>,
     pub(super) policy: Option<String>,
@@ -168,7 +170,7 @@ impl Told {
             Ok(Kind::History)
         } else if self.work_left.is_some() {
             Ok(Kind::Watch)
-        } else if self.wanted_bytes.is_some() {
+        } else if self.wanted_bytes.is_some() || self.ended.is_some() {
             Ok(Kind::Compact)
         } else if scanned || (self.totals.extents.is_some() && self.files.is_some()) {
             Ok(Kind::Scan)
