@@ -129,6 +129,9 @@ pub(crate) struct RunTotals {
     pub(crate) files_moved: u64,
     pub(crate) files_skipped: u64,
     pub(crate) files_failed: u64,
+    /// Paths that could not be looked at.
+    #[serde(default)]
+    pub(crate) problems: u64,
     #[serde(flatten)]
     pub(crate) excluded: ExcludedJson,
     pub(crate) bytes_relocated: u64,

@@ -127,6 +127,8 @@ pub struct Outcome {
     pub files_skipped: u64,
     /// Files with an error.
     pub files_failed: u64,
+    /// Paths that could not be looked at.
+    pub problems: u64,
     /// Files that were left alone, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// Extents of the files that moved, before and after.

@@ -133,6 +133,10 @@ fn details(out: &mut dyn Write, console: &Console, record: &Record) -> io::Resul
         let files = counted(outcome.files_failed, "file", "files");
         writeln!(out, "{}: {files} failed", started(record))?;
     }
+    if outcome.problems > 0 {
+        let paths = counted(outcome.problems, "path", "paths");
+        writeln!(out, "{}: {paths} could not be looked at", started(record))?;
+    }
     if outcome.stalls_over_limit > 0 {
         let steps = counted(outcome.stalls_over_limit, "step", "steps");
         let longest = outcome.longest_lock_ns;

@@ -144,6 +144,13 @@ fn run_verdict(input: &RunInput, pictures: &[Picture], io_size: Bytes) -> Verdic
             tone: "",
         };
     }
+    if totals.problems > 0 {
+        let paths = counted(totals.problems, "path", "paths");
+        return Verdict {
+            text: format!("{paths} could not be looked at; {moved} moved."),
+            tone: "bad",
+        };
+    }
     if totals.files_moved == 0 {
         return Verdict {
             text: "Nothing was worth moving.".to_owned(),

@@ -54,6 +54,10 @@ pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
             Tone::Bad,
         ));
     }
+    if run.totals.problems > 0 {
+        let paths = counted(run.totals.problems, "path", "paths");
+        facts.push(fact("Not looked at", paths, "", Tone::Bad));
+    }
     if let Some(stopped) = &run.stopped {
         facts.push(fact(
             "Stopped by",

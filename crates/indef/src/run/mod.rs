@@ -4,7 +4,14 @@ mod configured;
 mod observer;
 mod outcome;
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use anyhow::{Context, Result};
 use indef_core::{SkipReason, plan::FilePlan};
@@ -14,7 +21,7 @@ use indef_engine::{
     history,
     run::{RunOptions, RunResult, run_beneath},
 };
-use indef_fs::Roots;
+use indef_fs::{Refusal, Roots};
 use indef_pipeline::{
     Cancel, Note,
     plan::Planner,
@@ -49,12 +56,21 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         .then(|| Document::begin("files", &chosen.made(), None));
     let record = Recorder::begin("run", args.how.dry_run, console);
     let watch = Watch::new(console, document.as_ref());
-    let done = load(args, &chosen, console, &cancel, document.as_ref())
-        .and_then(|work| carry_out(args, &chosen, work, console, &cancel, &watch));
+    let problems = AtomicU64::new(0);
+    let done = load(
+        args,
+        &chosen,
+        console,
+        &cancel,
+        document.as_ref(),
+        &problems,
+    )
+    .and_then(|work| carry_out(args, &chosen, work, console, &cancel, &watch));
     watch.finish();
     drop(watch);
+    let problems = problems.into_inner();
     match &done {
-        Ok(done) => record.end(&chosen.paths, &done.result.files, done.record()),
+        Ok(done) => record.end(&chosen.paths, &done.result.files, done.record(problems)),
         Err(error) => record.failed(&chosen.paths, error),
     }
     let done = match done {
@@ -78,6 +94,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let mut totals = RunTotals::from(&result);
     totals.files_skipped += skipped.values().sum::<u64>();
     totals.excluded = excluded.into();
+    totals.problems = problems;
     let printed = match document {
         Some(document) => document.end(&RunRest::new(&result, totals, dry_run)),
         None if console.quiet => Ok(()),
@@ -99,18 +116,26 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     })
 }
 
-/// Plan the paths, read the plan, or load the rest of a stopped run.
+/// Plan the paths, read the plan, or load the rest of a stopped run. Counts the paths that cannot be looked at.
 fn load(
     args: &RunArgs,
     chosen: &Chosen,
     console: &Console,
     cancel: &Cancel,
     document: Option<&Document>,
+    problems: &AtomicU64,
 ) -> Result<Work> {
     let teller = Teller::new(console, "planning");
     let notes = |note: Note<'_>| {
         if let (Note::Untouched { plan, reason, .. }, Some(document)) = (note, document) {
             document.entry(&untouched_file(plan, reason));
+        }
+        if let Note::Refused {
+            refusal: Refusal::Failed(_),
+            ..
+        } = note
+        {
+            problems.fetch_add(1, Ordering::Relaxed);
         }
         teller.tell(note);
     };
@@ -159,11 +184,12 @@ struct CompletedRun {
 
 impl CompletedRun {
     /// What the history keeps of it.
-    fn record(&self) -> history::Outcome {
+    fn record(&self, problems: u64) -> history::Outcome {
         let (gain, unit) = self.predicted_gain;
         history::Outcome {
             predicted_gain: Some(gain),
             predicted_gain_unit: Some(unit.to_owned()),
+            problems,
             ..recorder::of_run(&self.result, &self.skipped)
         }
     }

@@ -68,6 +68,7 @@ impl From<&RunResult> for RunTotals {
             files_moved: totals.files_moved,
             files_skipped: totals.files_skipped,
             files_failed: totals.files_failed,
+            problems: 0,
             excluded: ExcludedJson::default(),
             bytes_relocated: totals.bytes_relocated.get(),
             bytes_host_read: totals.bytes_host_read.get(),

@@ -11,7 +11,9 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use units::Bytes;
 
-use crate::common::{Run, documented::assert_documented, indef_with_state, make, scratch, spawn};
+use crate::common::{
+    Run, documented::assert_documented, indef_with_state, make, scratch, spawn,
+};
 
 fn runs(state: &Path) -> Vec<Value> {
     let ran = indef_with_state(state).args(["history", "--json"]).ran();
@@ -64,6 +66,46 @@ fn each_run_leaves_a_record_and_a_dry_one_none() {
         text.contains("and 1 earlier run") && text.contains("/no/such/plan"),
         "{text}"
     );
+}
+
+#[test]
+fn a_path_that_is_not_there_is_no_success() {
+    let (state, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(files.path().join("file"), [7; 5000]).unwrap();
+    let indef = || indef_with_state(state.path());
+    let ran = indef()
+        .args(["run", "--json", "/no/such"])
+        .arg(files.path())
+        .ran();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert_eq!(ran.json()["totals"]["problems"], 1, "{ran:?}");
+    let run = &runs(state.path())[0];
+    assert_eq!(
+        (&run["ended"], &run["problems"]),
+        (&"done".into(), &1.into())
+    );
+    let text = text(state.path(), &["--verbose"]);
+    assert!(text.contains("1 path could not be looked at"), "{text}");
+    // Neither by its result nor by the history.
+    for (name, told) in [
+        ("run", ran),
+        ("history", indef().args(["history", "--json"]).ran()),
+    ] {
+        let document = files.path().join(name);
+        fs::write(&document, told.out).unwrap();
+        let merged = indef()
+            .args(["report", "--merge", "--json"])
+            .arg(&document)
+            .ran();
+        let host = &merged.json()["hosts"][0];
+        assert_eq!(
+            (&host["failed"], &host["last_success_ns"]),
+            (&true.into(), &Value::Null),
+            "{name}: {host}"
+        );
+        let told = indef().arg("report").arg("--merge").arg(&document).ran();
+        assert!(told.out.contains("last run failed"), "{told:?}");
+    }
 }
 
 #[test]

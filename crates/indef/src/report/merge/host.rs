@@ -102,7 +102,7 @@ pub(super) struct Work {
     pub(super) predicted_iodp: f64,
     pub(super) predicted_bytes: f64,
     pub(super) last_success_ns: Option<u64>,
-    /// When the newest run ended, and whether it failed or files of it did.
+    /// When the newest run ended, and whether it failed or files or paths of it did.
     pub(super) last: Option<(u64, bool)>,
 }
 
@@ -327,7 +327,7 @@ impl Host {
         verdict.map_or(0, |verdict| verdict.move_bytes)
     }
 
-    /// Whether its newest run failed, or files of it did.
+    /// Whether its newest run failed, or files or paths of it did.
     pub(super) fn has_failed(&self) -> bool {
         self.work.last.is_some_and(|(_, failed)| failed)
     }
@@ -375,9 +375,8 @@ impl Work {
             if job.is_success() {
                 self.last_success_ns = self.last_success_ns.max(Some(job.ended_ns));
             }
-            let failed = job.ended == Ended::Failed || job.files_failed > 0;
             if self.last.is_none_or(|(known, _)| known <= job.ended_ns) {
-                self.last = Some((job.ended_ns, failed));
+                self.last = Some((job.ended_ns, job.has_failed()));
             }
         }
     }

@@ -41,6 +41,8 @@ pub(super) struct Job {
     pub(super) ended_ns: u64,
     pub(super) files_moved: u64,
     pub(super) files_failed: u64,
+    /// Paths that could not be looked at.
+    problems: u64,
     /// Requests that reading the moved files once takes fewer, as found before and after.
     pub(super) requests_saved: u64,
     pub(super) bytes_moved: u64,
@@ -76,6 +78,7 @@ impl Job {
             ended_ns,
             files_moved: totals.files_moved.unwrap_or(0),
             files_failed: totals.files_failed,
+            problems: totals.problems,
             requests_saved: told.files.as_ref().map_or(0, |files| files.extents_fewer),
             bytes_moved: totals.bytes_relocated,
             bytes_written: totals
@@ -140,6 +143,7 @@ impl Job {
             ended_ns: run.started_ns.saturating_add(run.duration_ns.unwrap_or(0)),
             files_moved: run.files_moved.unwrap_or(0),
             files_failed: run.files_failed.unwrap_or(0),
+            problems: run.problems.unwrap_or(0),
             requests_saved: match verb {
                 Verb::Compact => 0,
                 Verb::Run | Verb::Watch => run.requests_saved.unwrap_or(0),
@@ -161,7 +165,16 @@ impl Job {
 
     /// Whether it came to its end, and no file failed.
     pub(super) fn is_success(&self) -> bool {
-        self.ended == Ended::Done && self.files_failed == 0
+        self.ended == Ended::Done && !self.has_failures()
+    }
+
+    /// Whether it failed, or a file or path of it did.
+    pub(super) fn has_failed(&self) -> bool {
+        self.ended == Ended::Failed || self.has_failures()
+    }
+
+    fn has_failures(&self) -> bool {
+        self.files_failed > 0 || self.problems > 0
     }
 
     /// Whether the record is of this run. A result has the time at which it was written, at the run's begin or end.
@@ -178,6 +191,7 @@ impl Job {
         Self {
             files_moved: 0,
             files_failed: 0,
+            problems: 0,
             requests_saved: 0,
             bytes_moved: 0,
             bytes_written: 0,
