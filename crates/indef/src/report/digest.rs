@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, fmt};
 
+use indef_core::SkipReason;
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
 
 use crate::document::{FileStatus, RunFile};
@@ -20,6 +21,8 @@ pub(super) struct Digest {
     /// Files with something worth moving, and its bytes.
     pub(super) planned_files: u64,
     pub(super) planned_bytes: u64,
+    /// Files of which something is left to do.
+    pub(super) unfinished: u64,
     /// Why the first of those that have as many extents as before has them.
     pub(super) why_no_fewer: Option<&'static str>,
     worst: Vec<RunFile>,
@@ -55,6 +58,8 @@ impl Digest {
             self.moved_after += file.extents_after;
             self.why_no_fewer = self.why_no_fewer.or(file.why_no_fewer());
         }
+        let is_left = file.reason.as_deref() == Some(SkipReason::Stopped.as_str());
+        self.unfinished += u64::from(is_left);
         if file.bytes_planned > 0 {
             self.planned_files += 1;
             self.planned_bytes += file.bytes_planned;

@@ -62,7 +62,11 @@ pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
         facts.push(fact(
             "Stopped by",
             Name(Path::new(stopped)),
-            "indef run --resume continues",
+            // Nothing is kept of a plan that is not whole, nor of a dry run.
+            match (run.dry_run, files.unfinished) {
+                (false, 1..) => "indef run --resume continues",
+                _ => "run it again",
+            },
             Tone::Warn,
         ));
     }

@@ -142,6 +142,33 @@ fn the_page_begins_with_where_it_was_made_and_what_came_of_it() {
 }
 
 #[test]
+fn only_what_is_kept_is_told_to_be_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("run.json");
+    let told = |files: &[(&str, &str)], dry_run: bool| {
+        let mut stopped = result();
+        let file = |(status, reason): &(&str, &str)| {
+            let mut file = stopped["files"][0].clone();
+            (file["status"], file["reason"]) = (json!(status), json!(reason));
+            file
+        };
+        let files: Vec<_> = files.iter().map(file).collect();
+        stopped["files"] = json!(files);
+        (stopped["stopped"], stopped["dry_run"]) = (json!("signal"), json!(dry_run));
+        fs::write(&input, stopped.to_string()).unwrap();
+        let ran = run(["report".as_ref(), input.as_os_str()]);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        ran.out.contains("indef run --resume continues")
+    };
+    let left = ("skipped", "stopped");
+    assert!(told(&[("skipped", "contiguous"), left], false));
+    assert!(told(&[("moved", "stopped")], false));
+    // Stopped while it planned.
+    assert!(!told(&[("skipped", "contiguous")], false));
+    assert!(!told(&[left], true));
+}
+
+#[test]
 fn a_run_that_failed_is_not_told_as_one_that_found_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let failed = |options: &[&str]| {
