@@ -11,6 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
 use anyhow::{Context, Result};
@@ -47,6 +48,7 @@ use outcome::{RunRest, untouched_file};
 
 /// Run, and show the result.
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
+    let began = Instant::now();
     let args = &configured(args, console)?;
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         document.as_ref(),
         &problems,
     )
-    .and_then(|work| carry_out(args, &chosen, work, console, &cancel, &watch));
+    .and_then(|work| carry_out(args, &chosen, work, began, console, &cancel, &watch));
     watch.finish();
     drop(watch);
     let problems = problems.into_inner();
@@ -209,6 +211,7 @@ fn carry_out(
     args: &RunArgs,
     chosen: &Chosen,
     mut work: Work,
+    began: Instant,
     console: &Console,
     cancel: &Cancel,
     watch: &Watch<'_>,
@@ -216,6 +219,8 @@ fn carry_out(
     let base = work.run_options.unwrap_or_default();
     let mut options = options_over(base, &args.how, &args.bounds, args.workers);
     options.budget = work.budget(options.budget);
+    // What planning took is gone.
+    options.time_limit = { options.time_limit }.map(|limit| limit.saturating_sub(began.elapsed()));
     if work.interrupted {
         console.note("stopped while planning; nothing was moved");
     }

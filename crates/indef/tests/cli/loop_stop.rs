@@ -5,6 +5,7 @@
 
 use std::{
     env, fs,
+    io::Write,
     path::Path,
     process::Command,
     thread,
@@ -15,7 +16,10 @@ use crate::common::{
     Ran, Run, btrfs_progs, ended, fragments, has_begun, hashes, indef, indef_with_state, left_in,
     make, make_several, scratch, signal, spawn,
 };
-use rustix::process::Signal;
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    process::Signal,
+};
 use scratch_fs::{ScratchFs, most_left_by_btrfs, reflink};
 use units::Bytes;
 use workloads::Numbers;
@@ -196,6 +200,35 @@ fn loop_the_time_limit_stops_with_status_3() {
     assert_eq!(ran.status, 3, "{ran:?}");
     assert_eq!(ran.json()["stopped"], "time-limit");
     assert!(total(&ran, "bytes_relocated") < 16 << 20);
+}
+
+/// Until its plan is there, time passes, too.
+#[test]
+fn loop_planning_counts_in_the_time_limit() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = scratch.path().join("file");
+    make(&file, Bytes::mib(4), Bytes::kib(16));
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let indef = || indef_with_state(state.path());
+    let (plan, fifo) = (dir.path().join("plan"), dir.path().join("fifo"));
+    let planned = indef().args(["plan", "-o"]).args([&plan, &file]).ran();
+    assert_eq!(planned.status, 0, "{planned:?}");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let limited = ["run", "--json", "--time-limit", "1s", "--plan"];
+    let child = spawn(indef().args(limited).arg(&fifo));
+    let mut writer = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    thread::sleep(Duration::from_millis(1200));
+    writer.write_all(&fs::read(&plan).unwrap()).unwrap();
+    drop(writer);
+    let ran = ended(child);
+    assert_eq!(ran.status, 3, "{ran:?}");
+    assert_eq!(ran.json()["stopped"], "time-limit", "{ran:?}");
+    assert_eq!(total(&ran, "bytes_relocated"), 0);
+    let resumed = resume(indef());
+    assert_eq!(resumed.status, 0, "{resumed:?}");
+    assert!(fragments(&file) < 16);
 }
 
 #[test]
