@@ -11,6 +11,9 @@ use std::{
 #[error("there is no home directory")]
 struct NoHome;
 
+/// Root's.
+const SYSTEM: &str = "/var/lib/indef";
+
 /// The same as [`state_directory`], where it is there already: nothing is made.
 #[must_use]
 pub fn find_state_directory() -> Option<PathBuf> {
@@ -18,11 +21,15 @@ pub fn find_state_directory() -> Option<PathBuf> {
     if let Some(given) = given.filter(|path| path.is_absolute()) {
         return Some(given);
     }
-    let system = Path::new("/var/lib/indef");
+    let (system, own) = (Path::new(SYSTEM), of_user().ok());
     if rustix::process::geteuid().is_root() && system.is_dir() {
-        return Some(system.to_owned());
+        // Where it may not be written, runs are stored in root's home.
+        let is_used = is_writable(system).is_ok();
+        if is_used || own.as_ref().is_none_or(|own| !own.is_dir()) {
+            return Some(system.to_owned());
+        }
     }
-    of_user().ok()
+    own
 }
 
 /// The directory for the remaining work of runs, made if it is not there: `$STATE_DIRECTORY` where
@@ -39,7 +46,7 @@ pub fn state_directory() -> io::Result<PathBuf> {
         return Ok(given);
     }
     if rustix::process::geteuid().is_root() {
-        let system = Path::new("/var/lib/indef");
+        let system = Path::new(SYSTEM);
         if make(system).is_ok() {
             return Ok(system.to_owned());
         }
@@ -64,9 +71,10 @@ fn make(directory: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(directory)?;
-    rustix::fs::access(
-        directory,
-        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
-    )
-    .map_err(io::Error::from)
+    is_writable(directory)
+}
+
+fn is_writable(directory: &Path) -> io::Result<()> {
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(directory, access).map_err(io::Error::from)
 }

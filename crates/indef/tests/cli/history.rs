@@ -3,6 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +13,7 @@ use serde_json::Value;
 use units::Bytes;
 
 use crate::common::{
-    Run, documented::assert_documented, indef_with_state, make, scratch, spawn,
+    Run, documented::assert_documented, indef_with_state, is_root, make, scratch, spawn,
 };
 
 fn runs(state: &Path) -> Vec<Value> {
@@ -106,6 +107,31 @@ fn a_path_that_is_not_there_is_no_success() {
         let told = indef().arg("report").arg("--merge").arg(&document).ran();
         assert!(told.out.contains("last run failed"), "{told:?}");
     }
+}
+
+#[test]
+fn root_finds_its_records_also_where_var_may_not_be_written() {
+    if !is_root() {
+        return;
+    }
+    let allowed = Command::new("unshare").args(["--mount", "true"]).ran();
+    if allowed.status != 0 {
+        return scratch_fs::skip("mounts cannot be unshared here");
+    }
+    let (home, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(files.path().join("file"), [7; 5000]).unwrap();
+    let script = "mount -t tmpfs none /var/lib && mkdir /var/lib/indef && mount -o remount,ro /var/lib \
+        && \"$0\" run --quiet \"$1\" && exec \"$0\" history --json";
+    let ran = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_indef"))
+        .arg(files.path())
+        .env("HOME", home.path())
+        .env_remove("STATE_DIRECTORY")
+        .env_remove("XDG_STATE_HOME")
+        .ran();
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(ran.json()["runs"].as_array().unwrap().len(), 1, "{ran:?}");
 }
 
 #[test]
