@@ -62,13 +62,10 @@ pub(super) fn read(path: &Path) -> Result<String, Unread> {
     String::from_utf8(bytes).map_err(|_| Unread::Because("is not UTF-8".to_owned()))
 }
 
-/// The drop-ins of a file: `FILE.d/*.toml`, in the order of their names.
+/// The drop-ins of a file: `FILE.d/*.toml`, in the order of their names. The folder may be absent.
 pub(super) fn drop_ins(path: &Path) -> Result<Vec<PathBuf>, Unread> {
     let folder = folder_of_drop_ins(path);
-    let entries = match fs::read_dir(&folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
+    let entries = fs::read_dir(&folder)?;
     if geteuid().is_root() {
         let folder = fs::canonicalize(&folder)?;
         ensure_safe(&folder, &fs::symlink_metadata(&folder)?, false)?;

@@ -65,19 +65,33 @@ pub(crate) fn check(named: Option<&Path>) -> (Loaded, Vec<SettingsError>) {
                 loaded.files.push(path.to_owned());
                 apply(&text, path, &mut loaded, errors);
             }
+            // Nobody makes a link for nothing: what it was to say would not hold.
+            Err(Unread::Absent) if path.is_symlink() => {
+                errors.push(unread(
+                    path,
+                    "is a link to a file that is not there".to_owned(),
+                ));
+            }
             Err(Unread::Absent) if !must_be => {}
             Err(Unread::Absent) => errors.push(unread(path, "there is no such file".to_owned())),
             Err(Unread::Because(why)) => errors.push(unread(path, why)),
         };
     take(main, named.is_some(), &mut errors);
+    let folder = file::folder_of_drop_ins(main);
     match file::drop_ins(main) {
         Ok(drop_ins) => {
             for path in drop_ins {
                 take(&path, false, &mut errors);
             }
         }
+        Err(Unread::Absent) if folder.is_symlink() => {
+            errors.push(unread(
+                &folder,
+                "is a link to a folder that is not there".to_owned(),
+            ));
+        }
         Err(Unread::Absent) => {}
-        Err(Unread::Because(why)) => errors.push(unread(&file::folder_of_drop_ins(main), why)),
+        Err(Unread::Because(why)) => errors.push(unread(&folder, why)),
     }
     (loaded, errors)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -71,6 +72,27 @@ fn what_holds_is_shown_with_its_origin() {
         let key = one["key"].as_str().unwrap();
         assert_eq!(setting(&again, key)["value"], one["value"], "{key}");
     }
+}
+
+#[test]
+fn a_link_to_nothing_is_a_mistake() {
+    let (dir, file) = written("");
+    let name = file.to_str().unwrap();
+    let folder = dir.path().join("indef.toml.d");
+    fs::create_dir(&folder).unwrap();
+    symlink("/no/such/file", folder.join("exclude.toml")).unwrap();
+    let ran = run(["config", "check", name]);
+    assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran:?}");
+    ran.error_line("exclude.toml: is a link to a file that is not there");
+    let config = format!("--config={name}");
+    let ran = run(["run", &config, "/no/such/path"]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.err.contains("nothing was done"), "{ran:?}");
+    fs::remove_dir_all(&folder).unwrap();
+    symlink("/no/such/folder", &folder).unwrap();
+    let ran = run(["config", "check", name]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.error_line("indef.toml.d: is a link to a folder that is not there");
 }
 
 #[test]
