@@ -81,9 +81,11 @@ impl Job {
             problems: totals.problems,
             requests_saved: told.files.as_ref().map_or(0, |files| files.extents_fewer),
             bytes_moved: totals.bytes_relocated,
+            // As the history has it: what the kernel writes by itself it does not tell.
             bytes_written: totals
                 .bytes_host_written
-                .saturating_add(totals.bytes_offloaded),
+                .saturating_add(totals.bytes_offloaded)
+                .max(totals.bytes_relocated),
             stalls: totals.stalls_over_limit,
             predicted: None,
         };
@@ -163,7 +165,7 @@ impl Job {
         Some((job, record))
     }
 
-    /// Whether it came to its end, and no file failed.
+    /// Whether it came to its end, and no file or path failed.
     pub(super) fn is_success(&self) -> bool {
         self.ended == Ended::Done && !self.has_failures()
     }

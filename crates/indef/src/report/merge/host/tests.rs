@@ -82,6 +82,13 @@ fn a_result_alone_is_counted_by_its_files() {
 }
 
 #[test]
+fn what_the_kernel_moved_by_itself_was_written_too() {
+    let mut moved = result(1000, 4096);
+    moved["totals"]["bytes_host_written"] = json!(0);
+    assert_eq!(host(&[moved]).work.bytes_written, 4096);
+}
+
+#[test]
 fn what_a_dry_run_would_do_is_not_counted() {
     let mut dry = result(1000, 0);
     dry["dry_run"] = json!(true);
