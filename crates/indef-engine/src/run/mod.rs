@@ -306,6 +306,7 @@ impl Run<'_> {
             if let Some(file) = files.iter_mut().find(|file| file.path == error.path) {
                 file.status = Status::Failed;
                 file.reason = Some(error.into());
+                self.observer.on(RunEvent::Unwritten(file));
             }
         }
         let mut totals = Totals::default();

@@ -59,6 +59,8 @@ pub enum RunEvent<'a> {
     MovedAlong(&'a [TargetId]),
     /// A file is finished.
     FileDone(&'a FileResult),
+    /// What was moved of a finished file could not be written back: it has failed after all.
+    Unwritten(&'a FileResult),
     /// No new work is begun any more.
     Stopping(StopCause),
 }

@@ -746,6 +746,26 @@ fn an_engine_that_is_not_there_is_a_skip() {
 }
 
 #[test]
+fn what_the_device_did_not_take_is_told_after_the_file_was_done() {
+    let sim = Simulated::new();
+    let plans = ["a", "b"].map(|name| sim.file(name, 8, BLOCK));
+    sim.state.lock().unwrap().unwritten = Some(sim.path("b"));
+    let unwritten = Mutex::new(Vec::new());
+    let observer = |event: RunEvent<'_>| {
+        if let RunEvent::Unwritten(file) = event {
+            lock(&unwritten).push((file.path.clone(), file.status));
+        }
+    };
+    let result = sim.run_until(plans.to_vec(), &options(), &Cancel::new(), &observer);
+    assert_eq!(
+        (result.totals.files_moved, result.totals.files_failed),
+        (1, 1)
+    );
+    let told = unwritten.into_inner().unwrap();
+    assert_eq!(told, [(sim.path("b"), Status::Failed)]);
+}
+
+#[test]
 fn what_is_reserved_is_settled() {
     let sim = Simulated::new();
     let mut plans = vec![

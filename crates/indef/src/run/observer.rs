@@ -71,14 +71,7 @@ impl<'a> Watch<'a> {
         }
         let reason = file.reason.as_ref().map(Advice::advice);
         match file.status {
-            Status::Failed => self.suspend(|| {
-                let reason = reason.as_deref().unwrap_or("failed");
-                // Errors of the libraries begin with the path already.
-                let path = format!("{}: ", file.path.display());
-                let reason = reason.strip_prefix(&path).unwrap_or(reason);
-                self.console
-                    .error(format_args!("{}: {reason}", Name(&file.path)), "");
-            }),
+            Status::Failed => self.failed(file),
             Status::Moved | Status::Skipped => self.suspend(|| {
                 let (before, after) = (Count(file.extents_before), Count(file.extents_after));
                 let extents = match entry.why_no_fewer() {
@@ -98,6 +91,18 @@ impl<'a> Watch<'a> {
             }),
         }
     }
+
+    fn failed(&self, file: &FileResult) {
+        let reason = file.reason.as_ref().map(Advice::advice);
+        let reason = reason.as_deref().unwrap_or("failed");
+        // Errors of the libraries begin with the path already.
+        let path = format!("{}: ", file.path.display());
+        let reason = reason.strip_prefix(&path).unwrap_or(reason);
+        self.suspend(|| {
+            self.console
+                .error(format_args!("{}: {reason}", Name(&file.path)), "");
+        });
+    }
 }
 
 impl Observer for Watch<'_> {
@@ -110,6 +115,7 @@ impl Observer for Watch<'_> {
             }
             RunEvent::Progress { bytes } => self.progress().add(bytes.get()),
             RunEvent::FileDone(file) => self.file_done(file),
+            RunEvent::Unwritten(file) => self.failed(file),
             RunEvent::Fallback {
                 place,
                 engine,
@@ -134,5 +140,49 @@ impl Observer for Watch<'_> {
             }),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use indef_engine::run::FileError;
+    use indef_fs::{FsError, TargetId};
+    use units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_written_back_is_an_error() {
+        let console = Console::plain();
+        let watch = Watch::new(&console, None);
+        let error = FsError::new(
+            "/srv/a",
+            "write back moved data",
+            std::io::Error::from_raw_os_error(5),
+        );
+        let mut file = FileResult {
+            path: "/srv/a".into(),
+            id: TargetId { dev: 1, inode: 2 },
+            fs: "ext4".into(),
+            engine: None,
+            status: Status::Moved,
+            reason: None,
+            extents_before: 2,
+            extents_after: 1,
+            bytes_planned: Bytes::ZERO,
+            bytes_relocated: Bytes::ZERO,
+            bytes_host_read: Bytes::ZERO,
+            bytes_host_written: Bytes::ZERO,
+            bytes_offloaded: Bytes::ZERO,
+            bytes_reclaimed: Bytes::ZERO,
+            holders: 0,
+            bytes_unshared: Bytes::ZERO,
+        };
+        watch.on(RunEvent::FileDone(&file));
+        assert_eq!(console.errors(), 0);
+        file.status = Status::Failed;
+        file.reason = Some(FileError::from(error).into());
+        watch.on(RunEvent::Unwritten(&file));
+        assert_eq!(console.errors(), 1);
     }
 }

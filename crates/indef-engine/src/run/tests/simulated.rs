@@ -58,6 +58,8 @@ pub(super) struct SimulatedDisk {
     pub(super) keeps_sharing: bool,
     /// Further locks of each step that were held for too long.
     pub(super) further_stalls: u64,
+    /// A file of which the device does not take what was moved.
+    pub(super) unwritten: Option<PathBuf>,
     /// Files that move along with one: by its inode number.
     pub(super) sharers: HashMap<u64, Vec<TargetId>>,
 }
@@ -281,6 +283,14 @@ impl Relocator for Engine {
 
     fn moves_whole_files(&self) -> bool {
         !self.splits()
+    }
+
+    fn settle(&self) -> Result<(), FsError> {
+        let unwritten = self.state.lock().unwrap().unwritten.take();
+        let error = std::io::Error::from_raw_os_error(5);
+        unwritten.map_or(Ok(()), |path| {
+            Err(FsError::new(&path, "write back moved data", error))
+        })
     }
 
     fn begin<'a>(
