@@ -164,6 +164,18 @@ impl Ledger {
         }
     }
 
+    /// Which budget has no room for so many bytes, where one has not.
+    pub fn short(&mut self, bytes: Bytes, now: Moment, budgets: &Budgets) -> Spent {
+        let of_year = Budgets {
+            day: None,
+            ..*budgets
+        };
+        match self.left(now, &of_year) {
+            Ok(left) if left >= bytes => Spent::Day,
+            Ok(_) | Err(_) => Spent::Year,
+        }
+    }
+
     /// Enter a portion that may write so much, before it does.
     ///
     /// # Errors

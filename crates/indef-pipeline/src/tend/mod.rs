@@ -635,17 +635,18 @@ impl<'a, W: World + Send, K: Work> Tender<'a, W, K> {
     /// A portion, and what follows. Returns until when there is nothing to do.
     fn move_portion(&mut self, index: usize) -> Option<Duration> {
         let moment = self.world.now();
+        let (needs, budgets) = (self.places[index].needs, &self.settings.budgets);
         let left = match &mut self.ledger {
-            None => Bytes(u64::MAX),
-            Some(ledger) => match ledger.left(moment, &self.settings.budgets) {
-                Ok(left) => left,
-                Err(spent) => return Some(self.hold(index, Hold::Budget(spent))),
+            None => Ok(Bytes(u64::MAX)),
+            Some(ledger) => match ledger.left(moment, budgets) {
+                Ok(left) if needs > left => Err(ledger.short(needs, moment, budgets)),
+                left => left,
             },
         };
-        let needs = self.places[index].needs;
-        if needs > left {
-            return Some(self.hold(index, Hold::Budget(Spent::Day)));
-        }
+        let left = match left {
+            Ok(left) => left,
+            Err(spent) => return Some(self.hold(index, Hold::Budget(spent))),
+        };
         // Whether another run has ended shows only when a portion begins.
         let was_claimed = matches!(self.places[index].held, Some(Hold::Claimed(_)));
         if !was_claimed {

@@ -645,6 +645,34 @@ fn a_range_that_moves_in_one_go_waits_for_a_budget_or_stays() {
 }
 
 #[test]
+fn the_budget_that_has_no_room_for_a_range_is_named() {
+    let clock = FakeClock::default();
+    let mut world = FakeWorld::new(&clock, HOUR);
+    let mut work = FakeWork {
+        clock: clock.clone(),
+        wanted: vec![9 << 30],
+        lump: 9 << 30,
+        ..FakeWork::default()
+    };
+    let settings = Settings {
+        learn: Duration::ZERO,
+        budgets: Budgets {
+            day: None,
+            year: Some(Bytes::gib(10)),
+        },
+        ..Settings::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = ledger(folder.path(), &world, &settings);
+    ledger.reserve(Bytes::gib(2), world.now()).unwrap();
+    ledger.settle(Bytes::gib(2));
+    let mut tender = Tender::new(settings.clone(), &mut world, &mut work, Some(ledger));
+    tender.run(&mut || Ok(settings.clone())).unwrap();
+    let named = |period: &str| world.told(&format!("the budget of the {period} is spent"));
+    assert_eq!((named("year"), named("day")), (1, 0), "{:?}", world.lines());
+}
+
+#[test]
 fn without_tracing_it_says_so_once_a_day_and_goes_on() {
     let clock = FakeClock::default();
     let mut world = FakeWorld::new(&clock, 3 * DAY);
