@@ -134,15 +134,23 @@ pub(crate) fn build(
     let mut built = artifacts(BufReader::new(File::open(messages)?))?;
     ensure!(!built.programs.is_empty(), "there are no test programs");
     if tier == Tier::Test && built.programs.iter().any(|one| one.target == one.name) {
-        let arguments = ["test", "--doc", "--locked"].map(str::to_owned);
         built.programs.push(Program {
             name: DOCS.into(),
             target: DOCS.into(),
             folder: source_tree::root().to_owned(),
-            kind: ProgramKind::Docs(arguments.into_iter().chain(selection).collect()),
+            kind: ProgramKind::Docs(doc_arguments(selection)),
         });
     }
     Ok(built)
+}
+
+/// cargo's arguments for the doc tests of these packages, and for no other test: only their names have a line. With
+/// `--doc` cargo leaves out what tests alone depend on, and so builds most libraries once more, with fewer
+/// features of those that they use.
+pub(crate) fn doc_arguments(selection: Vec<String>) -> Vec<String> {
+    let before = ["test", "--locked"].map(str::to_owned);
+    let after = ["--", "(line "].map(str::to_owned);
+    before.into_iter().chain(selection).chain(after).collect()
 }
 
 fn selection(packages: &[String]) -> Vec<String> {

@@ -226,6 +226,16 @@ fn what_repeats_another_test_is_for_the_proof() {
     assert!(!stale.contains(&"tiers: cli loop_stop::loop_kills_on_".to_owned()));
 }
 
+/// Not with `--doc`, which would have all built once more.
+#[test]
+fn doc_tests_run_with_what_was_built() {
+    let arguments = programs::doc_arguments(vec!["--workspace".into()]);
+    assert_eq!(
+        arguments,
+        ["test", "--locked", "--workspace", "--", "(line "]
+    );
+}
+
 #[test]
 fn doc_tests_are_counted_one_by_one() {
     let docs = TestJob {
