@@ -21,6 +21,9 @@ const FILES: u64 = 200;
 /// Appends to each file in the mean: 128 KiB become the 600 KB of the paper with 32 KiB each.
 const APPENDS: u64 = 15;
 
+/// The share of the contiguous speed that is wanted where every write is of whole granules.
+const AS_FAST: f64 = 0.98;
+
 /// Figure 7's readings: name, unit, depth.
 const UNITS: [(&str, u64, usize); 8] = [
     ("32 KiB, depth 1", 32 * KIB, 1),
@@ -45,6 +48,8 @@ pub struct Case {
     pub readings: Vec<(&'static str, Reading)>,
     /// Shares of the contiguous speed in the paper, without and with hints (Figure 12, from the labels).
     pub published: Option<[f64; 2]>,
+    /// The share that is wanted with hints.
+    pub wanted: f64,
 }
 
 impl Case {
@@ -59,6 +64,7 @@ impl Case {
             contiguous: words(&format!("pieces whole {FILE} none {way}")),
             readings: vec![("calls of 1 MiB", Reading::FIGURE_12)],
             published: Some(published.map(|speed| speed / 2175.0)),
+            wanted: AS_FAST,
         };
         vec![
             of("append", "worst", &worst, [397.0, 2127.0]),
@@ -86,8 +92,9 @@ impl Case {
             contiguous: words(&format!("pieces whole {FILE} none direct")),
             readings: vec![("depth 1", at_once(1)), ("depth 1023", at_once(1023))],
             published: None,
+            wanted: AS_FAST,
         };
-        [8, 32, 64, 128, 256].map(of).into()
+        (1..=8).map(|power| of(1 << power)).collect()
     }
 
     /// Figure 7: a file read in units of a granule up to the longest command, one after the other and 32 at a
@@ -113,7 +120,8 @@ impl Case {
         units.into_iter().collect()
     }
 
-    /// A SQLite database and two file servers.
+    /// A SQLite database and two file servers. Of them the paper's own share is wanted: appends of half a granule share
+    /// their flash pages with other files' (§5.2), and hints cannot help that.
     #[must_use]
     pub fn programs() -> Vec<Self> {
         // How much the kernel reads ahead decides how many dies are read at the same time, and the
@@ -137,15 +145,18 @@ impl Case {
                 contiguous: of("whole"),
                 readings: readings(10),
                 published: Some(published),
+                wanted: published[1],
             }
         };
+        let sqlite = [531.0, 850.0].map(|speed| speed / 870.0);
         vec![
             Self {
                 name: "SQLite".into(),
                 words: words(&format!("sqlite {ROWS} {AFTER_ROW}")),
                 contiguous: words(&format!("sqlite {ROWS} 0")),
                 readings: readings(1),
-                published: Some([531.0, 850.0].map(|speed| speed / 870.0)),
+                published: Some(sqlite),
+                wanted: sqlite[1],
             },
             server(
                 "fileserver",

@@ -122,24 +122,52 @@ fn vm_overwrites_beside_a_journal_are_read_as_fast() {
     beside_a_journal("overwrite");
 }
 
-#[test]
-fn vm_databases_and_file_servers_are_read_faster() {
+/// Figure 12's programs of this name, by each reading: hints leave at least this share of the contiguous files'
+/// speed, and gain at least this much of it.
+fn check_programs(name: &str, least: f64, gain: f64) {
     with_lab(|lab| {
-        for case in Case::programs() {
-            check(lab, FileSystem::Ext4JournalApart, &case, 0.9);
+        let programs = Case::programs().into_iter();
+        for case in programs.filter(|case| case.to_string().contains(name)) {
+            let (found, _) = compare(lab, FileSystem::Ext4JournalApart, &case, None);
+            for (number, (reading, _)) in case.readings.iter().enumerate() {
+                let [without, with] = [0, 1].map(|of| found.share(&found.written[of], number));
+                assert!(
+                    with > least && with > without + gain,
+                    "{case}, {reading}: {without} {with}"
+                );
+            }
         }
     });
 }
 
-/// Figure 3, as far as the device has room for what lies between the fragments.
 #[test]
-fn vm_fragments_are_read_as_fast_as_a_contiguous_file() {
+fn vm_a_database_is_read_faster() {
+    if scratch_fs::require_program("sqlite3") {
+        check_programs("SQLite", 0.65, 0.03);
+    }
+}
+
+#[test]
+fn vm_file_servers_are_read_faster() {
+    check_programs("fileserver", 0.65, 0.02);
+}
+
+/// Figure 3, as far as the device has room for what lies between the fragments. Where the file goes on in another extent within
+/// a granule, its fragments are cut: 128 of them had 0.87 to 0.91 of the contiguous speed here.
+#[test]
+fn vm_fragments_are_read_nearly_as_fast_as_a_contiguous_file() {
     with_lab(|lab| {
         let mut cases = Case::fragments();
         cases.retain(|case| ["64 fragments", "128 fragments"].contains(&case.to_string().as_str()));
         for case in &cases {
-            let (_, [without, with]) = compare(lab, FileSystem::Ext4JournalApart, case, None);
-            assert!(without < with, "{case}: {without} {with}");
+            let (found, _) = compare(lab, FileSystem::Ext4JournalApart, case, None);
+            for (number, (depth, _)) in case.readings.iter().enumerate() {
+                let [without, with] = [0, 1].map(|of| found.share(&found.written[of], number));
+                assert!(
+                    with > 0.8 && with > without + 0.15,
+                    "{case}, {depth}: {without} {with}"
+                );
+            }
         }
     });
 }
