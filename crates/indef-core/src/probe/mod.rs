@@ -24,6 +24,8 @@
 //!   foretells, at several multiples of the stripe and between them.
 //! - **Times** (`speed`). Reads in a chain on one unit give its service time; sweeps over depths and sizes
 //!   give latency, bandwidth, and the points from which more does not help (knees).
+//! - **Pages and channels** (`inner`). Reads across the places of a granule show where flash pages end, pairs of
+//!   longer ones which units share a channel.
 //!
 //! Every answer is a [`Told`]: a value with a confidence, or the reason why it cannot be told. A wrong
 //! number is worse than none, so each step needs evidence of its own and the first that lacks it ends the
@@ -32,7 +34,9 @@
 //! The granule is what reads find: where the planes of a die read on their own, it is a plane's page
 //! and the units are planes. No result says where a stripe begins.
 
+mod flow;
 mod ground;
+mod inner;
 mod longer;
 mod pairs;
 mod predict;
@@ -46,7 +50,9 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange, Nanos};
 
 use crate::{draw::Draw, layout::Geometry};
+pub use flow::Channels;
 pub use ground::{Ground, SHORTEST_PIECE};
+pub use inner::Inner;
 pub use longer::Longer;
 pub use predict::ReadModel;
 pub use verdict::Verdict;
@@ -99,6 +105,8 @@ pub enum Phase {
     Service,
     /// Depths.
     Depth,
+    /// Pages and channels.
+    Inner,
 }
 
 /// A request to probe.
@@ -179,6 +187,14 @@ pub enum CannotTell {
     /// Nothing takes time.
     #[error("reads take no time that could be measured")]
     Instant,
+    /// The probe was of an earlier version.
+    #[error("the probe of an earlier version did not measure it")]
+    NotMeasured,
+}
+
+/// The answer to what a probe of an earlier version did not ask.
+fn not_measured<T>() -> Told<T> {
+    Err(CannotTell::NotMeasured)
 }
 
 /// How consecutive data lies on the parallel units.
@@ -249,6 +265,9 @@ pub struct Findings {
     pub per_request: Told<Nanos>,
     /// The same of longer requests, in ascending order of their length.
     pub longer: Told<[Longer; KINDS]>,
+    /// Where pages of the units end, and which units share a channel.
+    #[serde(default = "not_measured")]
+    pub inner: Told<Inner>,
     /// Bytes read in a second by large reads, many at a time.
     pub bandwidth: Told<u64>,
     /// One read of [`USUAL_READ`], contiguous.
@@ -274,6 +293,7 @@ impl Findings {
             per_kib: Err(why),
             per_request: Err(why),
             longer: Err(why),
+            inner: Err(why),
             bandwidth: Err(why),
             contiguous: Err(why),
             scattered: Err(why),
@@ -377,6 +397,14 @@ pub fn probe<D: Drive>(drive: &mut D, ask: ProbeTerms) -> Result<Findings, D::Er
     prober.on_units(findings.placement, &mut findings)?;
     prober.drive.begins(Phase::Depth);
     findings.depths = told(prober.depths())?.unwrap_or_else(Sweep::none);
+    // Last: it only makes predictions better.
+    prober.drive.begins(Phase::Inner);
+    if let (Ok(placement), Ok(latency), Ok(service)) =
+        (findings.placement, findings.latency, findings.service)
+    {
+        let outside = latency.value.0.saturating_sub(service.value.0) as f64;
+        findings.inner = told(prober.inner(placement.value, outside))?;
+    }
     Ok(findings)
 }
 
@@ -393,6 +421,7 @@ impl<D: Drive> Prober<'_, D> {
             findings.per_kib = Err(why);
             findings.per_request = Err(why);
             findings.longer = Err(why);
+            findings.inner = Err(why);
             findings.spread = Sweep::none(why);
             return Ok(());
         };

@@ -24,7 +24,7 @@ pub(super) const CHAINS: usize = 96;
 /// Stripes on which the reads of a chain may lie: near each other, where nothing has come between.
 const WINDOW: u64 = 16;
 /// Reads of a chain.
-const CHAIN: u64 = 8;
+pub(super) const CHAIN: u64 = 8;
 /// Repetitions of all of these, until the relative standard error is as good.
 const MORE: usize = 6;
 const GOOD: f64 = 0.02;
@@ -143,6 +143,24 @@ fn distance_of_knee(points: &[Point], at: u64, highest: f64) -> f64 {
         .filter(|point| point.at <= at)
         .map(|point| (point.bytes_per_s - line).abs() / highest);
     (0.5 + 5.0 * off.fold(1.0, f64::min)).clamp(0.0, 1.0)
+}
+
+/// The length of longer reads in a chain, and the bytes of each, beyond a block, that are on one unit.
+///
+/// Reads of a granule that begin anywhere lie on two units, the larger part on one of them: three
+/// quarters of a granule on average. Shorter ones of a granule that is too long for a chain cross into
+/// another unit less often.
+pub(super) fn longer_chain(placement: Placement) -> (u64, f64) {
+    let granule = placement.granule.0;
+    let len = granule.min(IN_FLIGHT / CHAIN);
+    let crossing = len as f64 / granule as f64;
+    let on_one = len as f64 * (1.0 - crossing / 4.0);
+    (len, on_one - BLOCK as f64)
+}
+
+/// Reads that go to units of their own.
+pub(super) fn in_turn(placement: Placement) -> u64 {
+    u64::from(placement.units).min(16)
 }
 
 impl<D: Drive> Prober<'_, D> {
@@ -338,21 +356,14 @@ impl<D: Drive> Prober<'_, D> {
     }
 
     /// The time that a unit needs for each further KiB.
-    ///
-    /// Reads of a granule that begin anywhere lie on two units, the larger part on one of them: three
-    /// quarters of a granule on average. Shorter ones of a granule that is too long for a chain cross into
-    /// another unit less often.
     pub(super) fn per_kib(
         &mut self,
         placement: Placement,
         service: &Told<Nanos>,
     ) -> Result<Measured<Nanos>, Halt<D::Error>> {
         let service = service.as_ref().map_err(|why| *why)?;
-        let granule = placement.granule.0;
-        let len = granule.min(IN_FLIGHT / CHAIN);
-        let crossing = len as f64 / granule as f64;
-        let on_one = len as f64 * (1.0 - crossing / 4.0);
-        let further = (on_one - BLOCK as f64) / 1024.0;
+        let (len, further) = longer_chain(placement);
+        let further = further / 1024.0;
         if further <= 0.0 {
             return Ok(Measured {
                 value: Nanos(0),
@@ -374,8 +385,7 @@ impl<D: Drive> Prober<'_, D> {
         &mut self,
         placement: Placement,
     ) -> Result<Measured<Nanos>, Halt<D::Error>> {
-        let granule = placement.granule.0;
-        let count = u64::from(placement.units).min(16);
+        let (granule, count) = (placement.granule.0, in_turn(placement));
         let mut of = |count: u64| {
             self.bursts(CHAINS, move |prober| {
                 let first = prober.place(count * granule + BLOCK)?;

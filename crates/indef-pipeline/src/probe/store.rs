@@ -273,6 +273,23 @@ mod tests {
         assert_eq!(known(), None);
     }
 
+    /// Later versions ask more; what an earlier one found stays in use.
+    #[test]
+    fn what_an_earlier_version_kept_is_read() {
+        let Some(drive) = drive() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        Stored::keep_in(folder.path(), &probed(&drive, true, told(PLACEMENT))).unwrap();
+        let path = place(folder.path(), "test:1");
+        let text = fs::read(&path).unwrap();
+        let mut json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let findings = json["findings"].as_object_mut().unwrap();
+        assert!(findings.remove("inner").is_some());
+        fs::write(&path, json.to_string()).unwrap();
+        let stored = Stored::read(folder.path(), "test:1").expect("it is sound");
+        assert_eq!(stored.findings.inner, Err(CannotTell::NotMeasured));
+        assert_eq!(stored.findings.geometry(), Some(PLACEMENT.geometry()));
+    }
+
     #[test]
     fn what_is_of_another_drive_too_is_not_kept() {
         let Some(drive) = drive() else { return };

@@ -80,5 +80,6 @@ fn doing(part: Phase) -> &'static str {
         Phase::Placement => "pairs at growing distances",
         Phase::Service => "chains on one unit",
         Phase::Depth => "many at a time",
+        Phase::Inner => "within and between units",
     }
 }

@@ -7,7 +7,12 @@ use indef_core::{
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 use workloads::Numbers;
 
-use super::{FILE, ask, devices, drive::Modelled, varied::varied, written};
+use super::{
+    FILE, FOUND, ask, devices,
+    drive::Modelled,
+    varied::{Varied, of_another_geometry, shown, varied},
+    written,
+};
 
 /// One read of an application.
 const READ: u64 = 128 << 10;
@@ -17,9 +22,11 @@ const READS: u64 = 300;
 const LENGTHS: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 /// How far the predicted part of the time saved may be from the real one.
 const NEAR: f64 = 0.1;
-/// The same of pieces that take turns on the units, which share channels in a way that depends on which units
-/// they are on, and of the longest ones, which begin and end in pages that the model does not know.
+/// The same of drives whose pages differ in speed: which of them meet in one read decides, and the order of the
+/// pages in a flash block is not known; and of those whose link is slower than their channels: what reads at random
+/// places wait for it is hidden behind a busy unit elsewhere.
 const FARTHER: f64 = 0.22;
+const FARTHER_OFF: [&str; 4] = ["tlc", "fdp", "qlc", "sata-"];
 
 /// Where the pieces of a read lie.
 #[derive(Clone, Copy, Debug)]
@@ -80,50 +87,90 @@ fn saved(whole: f64, apart: f64) -> f64 {
     (1.0 - whole / apart).max(0.0)
 }
 
-#[test]
-fn the_gain_of_defragmenting_is_as_predicted() {
-    let (mut all, mut foretold) = (0, 0);
-    for name in ["fast24", "indef-femu", "indef-femu-16k", "zn540", "tlc"] {
+/// Every profile that reads find out, and the one that they nearly always do.
+fn profiles() -> impl Iterator<Item = &'static str> {
+    FOUND.iter().copied().chain(["qlc"])
+}
+
+/// Drives of every profile, changed in this way; those whose gains are not as predicted.
+fn not_as_predicted(vary: impl Fn(&'static str, u64) -> Varied) -> Vec<String> {
+    let (mut all, mut foretold, mut wrong) = (0, 0, Vec::new());
+    for name in profiles() {
         for seed in 1..=devices() {
-            let varied = varied(name, seed);
+            let varied = vary(name, seed);
             let mut drive = written(&varied, seed);
             let Ok(found) = probe(&mut drive, ask(seed));
+            println!("{name} {seed}: {}, {:?}", shown(&varied.truth), found.inner);
             all += 1;
-            let model = match ReadModel::of(&found) {
-                Ok(model) => model,
-                // A time of it may be unknown, and then nothing is foretold.
-                Err(why) => {
-                    println!("{name} {seed}: {why}");
-                    continue;
-                }
-            };
-            foretold += 1;
-            let mut numbers = Numbers::new(seed);
-            let whole = both(&mut drive, &model, Placed::Anywhere, READ, &mut numbers);
-            for placed in [
-                Placed::Anywhere,
-                Placed::OnOneUnit,
-                Placed::OnEachUnitInTurn,
-            ] {
-                for len in LENGTHS {
-                    let apart = both(&mut drive, &model, placed, len, &mut numbers);
-                    let (real, told) = (saved(whole.0, apart.0), saved(whole.1, apart.1));
-                    let what = format!("{name} {seed}: {placed:?} in {} KiB", len >> 10);
-                    println!(
-                        "{what}: {:.0} and {:.0} µs, told {:.0} and {:.0}; gains {real:.3}, told {told:.3}",
-                        apart.0 / 1e3,
-                        whole.0 / 1e3,
-                        apart.1 / 1e3,
-                        whole.1 / 1e3
+            match ReadModel::of(&found) {
+                Ok(model) => {
+                    foretold += 1;
+                    compare(
+                        &format!("{name} {seed}"),
+                        &mut drive,
+                        &model,
+                        seed,
+                        &mut wrong,
                     );
-                    let near = match (placed, len) {
-                        (_, 4096) | (Placed::Anywhere | Placed::OnOneUnit, ..=0x8000) => NEAR,
-                        _ => FARTHER,
-                    };
-                    assert!((real - told).abs() < near, "{what}");
                 }
+                // A time of it may be unknown, and then nothing is foretold.
+                Err(why) => println!("{name} {seed}: {why}"),
             }
         }
     }
     assert!(foretold * 10 >= all * 9, "{foretold} of {all}");
+    wrong
+}
+
+/// The gains of all kinds of pieces on one drive.
+fn compare(
+    what: &str,
+    drive: &mut Modelled,
+    model: &ReadModel,
+    seed: u64,
+    wrong: &mut Vec<String>,
+) {
+    let mut numbers = Numbers::new(seed);
+    let whole = both(drive, model, Placed::Anywhere, READ, &mut numbers);
+    for placed in [
+        Placed::Anywhere,
+        Placed::OnOneUnit,
+        Placed::OnEachUnitInTurn,
+    ] {
+        // Whole stripes on one unit would follow each other: no fragments.
+        let is_apart = |len: &u64| *len < model.placement.stripe().0;
+        for len in LENGTHS.into_iter().filter(is_apart) {
+            let apart = both(drive, model, placed, len, &mut numbers);
+            let (real, told) = (saved(whole.0, apart.0), saved(whole.1, apart.1));
+            let case = format!(
+                "{what}: {placed:?} in {} KiB: {:.0} and {:.0} µs, told {:.0} and {:.0}; gains {real:.3}, told {told:.3}",
+                len >> 10,
+                apart.0 / 1e3,
+                whole.0 / 1e3,
+                apart.1 / 1e3,
+                whole.1 / 1e3
+            );
+            println!("{case}");
+            let near = match FARTHER_OFF.iter().any(|name| what.starts_with(name)) {
+                true => FARTHER,
+                false => NEAR,
+            };
+            if (real - told).abs() >= near {
+                wrong.push(case);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_gain_of_defragmenting_is_as_predicted() {
+    let wrong = not_as_predicted(varied);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// On more channels and dies than those by which the model was made.
+#[test]
+fn the_gain_of_defragmenting_is_as_predicted_on_other_geometries() {
+    let wrong = not_as_predicted(of_another_geometry);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -22,10 +22,20 @@ pub(crate) fn varied(name: &str, seed: u64) -> Varied {
 
 /// The same, with a cache for pages that were read.
 pub(crate) fn cached(name: &str, seed: u64, cache_kib: u64) -> Varied {
+    changed(name, seed, cache_kib, [[2, 3, 4, 8], [1, 2, 3, 4]])
+}
+
+/// A profile changed by a seed to numbers of channels and dies that [`varied`] does not have.
+pub(crate) fn of_another_geometry(name: &str, seed: u64) -> Varied {
+    changed(name, seed + 1000, 0, [[5, 6, 7, 12], [2, 3, 5, 6]])
+}
+
+/// A profile changed by a seed, with one of these numbers of channels and of dies on each.
+fn changed(name: &str, seed: u64, cache_kib: u64, numbers_of: [[u32; 4]; 2]) -> Varied {
     let mut numbers = Numbers::stream(seed, name.bytes().map(u64::from).sum());
     let builtin = Profile::builtin(name).expect("a built-in profile");
-    let channels = [2, 3, 4, 8][numbers.below(4_usize)];
-    let dies = [1, 2, 3, 4][numbers.below(4_usize)];
+    let channels = numbers_of[0][numbers.below(4_usize)];
+    let dies = numbers_of[1][numbers.below(4_usize)];
     let planes_apart = flag(&builtin, "flash.independent_planes");
     // A flash block holds whole granules; where planes read on their own, two pages of each in turn would
     // be no stripe that one granule describes.
