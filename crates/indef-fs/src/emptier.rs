@@ -7,7 +7,7 @@
 use std::io;
 
 use indef_core::{SkipReason, layout::Movable};
-use units::{Bytes, PhysRange};
+use units::{Bytes, PhysOffset, PhysRange};
 
 use crate::{Filesystem, FsKind, SpaceMap, btrfs, f2fs};
 
@@ -128,6 +128,21 @@ pub struct PartMap {
 }
 
 impl PartMap {
+    /// The parts but those that stay. Where all free runs are as one, what can be won of a part lies behind it and behind
+    /// what can be won of those before: no part that stays lies between.
+    pub fn parts_without(&self, stays: impl Fn(&Part) -> bool) -> Vec<Part> {
+        let mut parts = self.parts.clone();
+        parts.retain(|part| !stays(part));
+        if self.space.is_one_run {
+            let mut start = self.vacant.last().map_or(PhysOffset(0), |run| run.end());
+            for part in &mut parts {
+                part.place.start = start;
+                start = part.place.end();
+            }
+        }
+        parts
+    }
+
     /// The free runs in all parts but these.
     pub fn free_elsewhere<'a>(&'a self, parts: &'a [Part]) -> impl Iterator<Item = Bytes> + 'a {
         let is_one = |number: u64| parts.iter().any(|part| part.address == number);
@@ -198,5 +213,26 @@ mod tests {
         };
         let elsewhere: Vec<_> = map.free_elsewhere(&[part(8)]).collect();
         assert_eq!(elsewhere, [Bytes(5), Bytes(1)]);
+    }
+
+    #[test]
+    fn what_stays_lies_in_nobodys_way_where_free_runs_are_as_one() {
+        let part = |address, start, len| Part {
+            address,
+            place: PhysRange::new(start, len),
+            used: Bytes(1),
+        };
+        let mut map = PartMap {
+            parts: vec![part(0, 10, 7), part(1, 17, 6), part(2, 23, 5)],
+            vacant: vec![PhysRange::new(0, 10)],
+            ..PartMap::default()
+        };
+        let places = |map: &PartMap| -> Vec<_> {
+            let parts = map.parts_without(|part| part.address() == 0);
+            parts.iter().map(|part| part.place).collect()
+        };
+        assert_eq!(places(&map), [PhysRange::new(17, 6), PhysRange::new(23, 5)]);
+        map.space.is_one_run = true;
+        assert_eq!(places(&map), [PhysRange::new(10, 6), PhysRange::new(16, 5)]);
     }
 }

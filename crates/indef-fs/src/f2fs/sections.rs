@@ -157,11 +157,7 @@ fn map(superblock: &Superblock, segments: &[u64]) -> PartMap {
     }
     map.vacant = vec![PhysRange::new(0, map.space.total().get())];
     map.parts.sort_by_key(|part| part.used);
-    let mut start = map.vacant[0].end();
-    for part in &mut map.parts {
-        part.place.start = start;
-        start = part.place.end();
-    }
+    map.parts = map.parts_without(|_| false);
     map
 }
 

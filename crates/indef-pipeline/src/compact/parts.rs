@@ -148,13 +148,8 @@ impl Compactor<'_> {
         stuck: &mut Stuck,
     ) -> Result<Result<Chosen, NoRegion>, Error> {
         loop {
-            let can_move = |part: &&Part| !stuck.contains_key(&part.address());
-            let movable: Vec<Movable> = map
-                .parts
-                .iter()
-                .filter(can_move)
-                .map(Movable::from)
-                .collect();
+            let mut parts = map.parts_without(|part| stuck.contains_key(&part.address()));
+            let movable: Vec<Movable> = parts.iter().map(Movable::from).collect();
             let region = pick(map.space.longest(), limits, |wanted| {
                 let region = cheapest_region(&map.vacant, &movable, wanted)?;
                 Some((region, region.to_move))
@@ -163,8 +158,7 @@ impl Compactor<'_> {
                 Ok(region) => region,
                 Err(why) => return Ok(Err(why)),
             };
-            let inside = |part: &&Part| region.place.contains(part.place);
-            let mut parts: Vec<Part> = map.parts.iter().filter(inside).copied().collect();
+            parts.retain(|part| region.place.contains(part.place));
             // What is done first has cost the least if the run ends early.
             parts.sort_by_key(|part| part.used);
             let mut pieces = Vec::new();
