@@ -63,20 +63,26 @@ fn covers<'a>(
     roots: &'a Roots,
 ) -> impl Fn(&PlanOptions, &FilePlan) -> bool + use<'a> {
     let reclaims = options.reclaim_ratio.is_some();
+    let given: Vec<_> = given.iter().map(|path| (path, names(path))).collect();
     let planned: HashSet<(u64, u64)> = files.iter().map(|plan| (plan.dev, plan.inode)).collect();
     move |old_options, old| {
         old_options.reclaim_ratio.is_some() == reclaims
             && (planned.contains(&(old.dev, old.inode))
-                || given.iter().any(|path| was_looked_at(path, old, roots)))
+                || (given.iter()).any(|(path, names)| was_looked_at(path, names, old, roots)))
     }
 }
 
-/// Whether a walk of this path looks at a file, if that is still there: a walk follows no link, and leaves neither the file
-/// system nor the mount of the path.
-fn was_looked_at(path: &Path, file: &FilePlan, roots: &Roots) -> bool {
+/// A path as it was given, and without links.
+fn names(path: &Path) -> Vec<PathBuf> {
     let names = [std::path::absolute(path), path.canonicalize()];
-    let Some(below) = (names.iter().flatten()).find_map(|name| file.path.strip_prefix(name).ok())
-    else {
+    names.into_iter().flatten().collect()
+}
+
+/// Whether a walk of this path, with these names, looks at a file, if that is still there: a walk follows no link, and leaves
+/// neither the file system nor the mount of the path.
+fn was_looked_at(path: &Path, names: &[PathBuf], file: &FilePlan, roots: &Roots) -> bool {
+    let below = |name: &PathBuf| file.path.strip_prefix(name).ok();
+    let Some(below) = names.iter().find_map(below) else {
         return false;
     };
     // The path of a file is that of the file alone.

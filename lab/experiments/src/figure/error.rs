@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use super::measured::X;
 
+/// Whatever a simulation or a machine refuses.
+pub(super) type Failed = Box<dyn std::error::Error + Send + Sync>;
+
 /// A figure came to no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -44,14 +47,14 @@ pub enum FigureError {
     },
     /// The simulated device or file system refused something.
     #[error("{0}")]
-    Simulation(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Simulation(#[source] Failed),
     /// This machine refused something: a program, a file, a device.
     #[error("{what}: {why}")]
     Machine {
         /// The contender, or the act.
         what: String,
         /// Why.
-        why: Box<dyn std::error::Error + Send + Sync>,
+        why: Failed,
     },
     /// A signal came.
     #[error(
@@ -62,14 +65,12 @@ pub enum FigureError {
 
 impl FigureError {
     /// For `map_err`: an error of whatever a module simulates.
-    pub fn simulation(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn simulation(source: impl Into<Failed>) -> Self {
         Self::Simulation(source.into())
     }
 
     /// For `map_err`: an error of this machine.
-    pub fn machine<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
-        what: impl Into<String>,
-    ) -> impl FnOnce(E) -> Self {
+    pub fn machine<E: Into<Failed>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
         |why| Self::Machine {
             what,

@@ -13,7 +13,7 @@ use scratch_fs::{FragmentOptions, ScratchFs, fragment, fragments};
 use units::{Bytes, FileRange};
 
 use super::{
-    error::FigureError,
+    error::{Failed, FigureError},
     measured::{Measured, Unit, multiples},
     parameters::Parameters,
     turn::Turn,
@@ -24,9 +24,6 @@ use crate::{calls, pieces};
 const MEMORY: &str = "/dev/shm";
 /// Linux (include/uapi/linux/magic.h)
 const TMPFS_MAGIC: i64 = 0x0102_1994;
-
-/// Whatever this machine refuses.
-type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// A ramdisk with one file.
 struct Ramdisk {

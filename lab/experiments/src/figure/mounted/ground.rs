@@ -1,21 +1,16 @@
 //! The device of a figure, and the file systems on it.
 
-use std::{
-    error::Error,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use stage::{Fs, Stage, StageError};
 use tempfile::{NamedTempFile, TempPath};
 use units::Bytes;
 
+pub(super) use super::super::error::Failed;
 use super::super::{error::FigureError, parameters::Parameters};
 
 /// A profile of flashd that takes no time.
 const NO_TIME: &str = "zero";
-
-/// Whatever a machine refuses.
-pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
