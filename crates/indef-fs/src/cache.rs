@@ -175,7 +175,7 @@ impl Pending {
 ///
 /// # Errors
 ///
-/// Writing back failed.
+/// Writing back failed. Then what is cached stays: it may be all that there is.
 pub(crate) fn settle(file: &File, record: &CacheRecord) -> std::io::Result<()> {
     let FileRange {
         start: FileOffset(start),
@@ -186,8 +186,7 @@ pub(crate) fn settle(file: &File, record: &CacheRecord) -> std::io::Result<()> {
     } else {
         Ok(())
     };
-    record.restore(file);
-    written
+    written.inspect(|()| record.restore(file))
 }
 
 /// Ranges whose writeback is under way, of any number of files and threads.

@@ -74,6 +74,10 @@ pub(super) struct DonorPiece<'a> {
     dirty: Option<FileRange>,
     /// Handed to the device, and not waited for yet.
     unfinished: Option<FileRange>,
+    /// Moved, and perhaps not on the device yet: parts, with the place in the donor where their old blocks are now.
+    unsure: Vec<(FileRange, FileOffset)>,
+    /// Why something that was moved is not on the device.
+    failed: Option<std::io::Error>,
     /// Handed to the device.
     settling: Vec<CacheRecord>,
     busy: u32,
@@ -107,6 +111,8 @@ impl<'a> DonorPiece<'a> {
             ahead: Bytes::ZERO,
             dirty: None,
             unfinished: None,
+            unsure: Vec::new(),
+            failed: None,
             settling: Vec::new(),
             busy: 0,
             may_stay,
@@ -200,13 +206,33 @@ impl<'a> DonorPiece<'a> {
     }
 
     /// Make sure that nothing of a window is cached. Returns `false` where something stays.
-    fn prepare(&self, range: FileRange) -> bool {
+    fn prepare(&mut self, range: FileRange) -> bool {
         if self.drop_cached(range) {
             return true;
         }
         // It may have been written to since the survey.
-        let _ = write_and_wait(&self.target.file, range.start.get(), range.len.get());
+        self.write_and_wait(range);
         self.drop_cached(range)
+    }
+
+    /// Have a range written, and wait for that. The kernel tells of a failure only once, whatever part of the file
+    /// it concerns.
+    fn write_and_wait(&mut self, range: FileRange) {
+        let written = write_and_wait(&self.target.file, range.start.get(), range.len.get());
+        if let Err(error) = written {
+            self.note_failure(error);
+        }
+    }
+
+    /// Whether something that was moved may not be on the device.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Note that it may not be.
+    pub(super) fn note_failure(&mut self, error: std::io::Error) {
+        self.shared.note_unwritten(self.target);
+        self.failed.get_or_insert(error);
     }
 
     /// Drop the cached pages of a window. Returns `false` where something stays. A folio that
@@ -283,12 +309,12 @@ impl<'a> DonorPiece<'a> {
 
     /// Wait for the writeback of data that somebody wrote a moment ago: the kernel would wait for
     /// it under the locks, a page at a time.
-    fn wait_written(&self, range: FileRange) {
+    fn wait_written(&mut self, range: FileRange) {
         let (start, len) = (range.start.get(), range.len.get());
         let waits = cachestat(&self.target.file, start, len)
             .is_ok_and(|counts| counts.nr_dirty + counts.nr_writeback > 0);
         if waits {
-            let _ = write_and_wait(&self.target.file, start, len);
+            self.write_and_wait(range);
         }
     }
 
@@ -317,6 +343,17 @@ impl<'a> DonorPiece<'a> {
             moved.host_written += bytes;
         }
         if !bytes.is_zero() {
+            if !unwritten {
+                let passed = match outcome.result {
+                    Ok(()) => part.len,
+                    Err(_) => bytes,
+                };
+                let part = FileRange {
+                    len: passed,
+                    ..part
+                };
+                self.unsure.push((part, donor));
+            }
             self.note_dirty(part);
         }
         match outcome.result {
@@ -338,12 +375,11 @@ impl<'a> DonorPiece<'a> {
         part: FileRange,
         bytes: Bytes,
     ) -> Result<Bytes, Refusal> {
-        let size = self.target.file.metadata().map_or(0, |status| status.len());
         match errno {
             // Everything from here on is a hole now.
             Errno::NODATA => Ok(part.len),
             // Cut off meanwhile.
-            Errno::INVAL if size <= part.start.get() => {
+            Errno::INVAL if self.size() <= part.start.get() => {
                 let segment = self.queue.to_move.front();
                 Ok(segment.map_or(part.len, |segment| segment.range.len))
             }
@@ -363,11 +399,15 @@ impl<'a> DonorPiece<'a> {
         }
     }
 
+    fn size(&self) -> u64 {
+        self.target.file.metadata().map_or(0, |status| status.len())
+    }
+
     /// A page of the range was dirty, or its folio was, since somebody is writing to it: get it
     /// written and out of the cache, and in again on its own.
-    fn calm_down(&self, part: FileRange) {
+    fn calm_down(&mut self, part: FileRange) {
         std::thread::sleep(Duration::from_millis(u64::from(self.busy)));
-        let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
+        self.write_and_wait(part);
         if self.shared.caches_large_folios(self.target) {
             self.drop_cached(part.align_outward(self.page));
             read_ahead(&self.target.file, part);
@@ -418,19 +458,83 @@ impl<'a> DonorPiece<'a> {
         self.settling.extend(windows.map(|window| window.record));
     }
 
-    /// Wait until the data that the last calls moved is on the device.
-    pub(super) fn finish_writing(&mut self) -> Result<(), Refusal> {
+    /// Wait until the data that the last calls moved is on the device. Where that fails, it is taken back to its old
+    /// blocks, which still have it: the kernel commits a move whether or not its data could be written
+    /// (`jbd2_journal_commit_transaction`, fs/jbd2/commit.c, v6.18), and with the cached pages it would be gone.
+    pub(super) fn finish_writing(&mut self, moved: &mut Moved) -> Result<(), Refusal> {
         self.write_back();
-        match self.unfinished.take() {
-            Some(FileRange { start, len }) => {
-                wait_writeback(&self.target.file, start.get(), len.get()).map_err(|error| {
-                    self.target
-                        .error("write back moved data", Some(start), error)
-                        .into()
-                })
-            }
-            None => Ok(()),
+        let start = self.unfinished.map(|range| range.start);
+        if let Some(FileRange { start, len }) = self.unfinished.take()
+            && let Err(error) = wait_writeback(&self.target.file, start.get(), len.get())
+        {
+            self.note_failure(error);
         }
+        let error = match self.failed.take() {
+            Some(error) => error,
+            // Another worker was told of it.
+            None if !self.unsure.is_empty() && self.shared.is_unwritten(self.target) => {
+                Errno::IO.into()
+            }
+            None => {
+                self.unsure.clear();
+                return Ok(());
+            }
+        };
+        self.take_back(moved);
+        Err(self
+            .target
+            .error("write back moved data", start, error)
+            .into())
+    }
+
+    /// Move everything of which it is not sure that it is on the device back to where it was.
+    fn take_back(&mut self, moved: &mut Moved) {
+        let mut left = Bytes::ZERO;
+        for (part, donor) in std::mem::take(&mut self.unsure).into_iter().rev() {
+            let back = self.move_back(part, donor);
+            moved.relocated = moved.relocated.saturating_sub(back);
+            left += part.len.saturating_sub(back);
+            // The same bytes as are there; an error changes nothing about that.
+            let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
+        }
+        if !left.is_zero() {
+            tracing::error!(path = %self.target.path.display(), bytes = %left, "moved data could not be written, nor be taken back");
+            // What is cached is all that there is.
+            self.windows.clear();
+            self.settling.clear();
+        }
+    }
+
+    /// Returns the bytes that are back in their old blocks, or are no longer in the file.
+    fn move_back(&self, part: FileRange, donor: FileOffset) -> Bytes {
+        let block = self.target.block_size.get();
+        let (mut back, mut busy) = (Bytes::ZERO, 0);
+        while back < part.len {
+            let outcome = move_extents(
+                &self.target.file,
+                &self.donor.file,
+                (part.start + back).get() / block,
+                (donor + self.donor.base + back).get() / block,
+                (part.len - back).get() / block,
+            );
+            let errno = match &outcome.result {
+                Ok(()) => return part.len,
+                Err(error) => Errno::from_io_error(error),
+            };
+            back += Bytes(outcome.moved_blocks.saturating_mul(block)).min(part.len - back);
+            match errno {
+                // Nothing of it is there any more.
+                Some(Errno::NODATA) => return part.len,
+                Some(Errno::INVAL) if self.size() <= (part.start + back).get() => return part.len,
+                // Its pages are free for another move once the journal is committed.
+                Some(Errno::BUSY) if busy < MAX_BUSY => {
+                    busy += 1;
+                    let _ = self.shared.commit(self.target);
+                }
+                _ => break,
+            }
+        }
+        back
     }
 
     fn note_dirty(&mut self, part: FileRange) {

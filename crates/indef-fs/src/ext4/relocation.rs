@@ -16,7 +16,10 @@ use std::{collections::VecDeque, fs::File, sync::Arc, time::Instant};
 
 use indef_core::{SkipReason, layout::Row};
 use linux_abi::fiemap::Mapper;
-use rustix::fs::{Advice, fadvise};
+use rustix::{
+    fs::{Advice, fadvise},
+    io::Errno,
+};
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{donor::Donor, piece::DonorPiece, shared::Shared};
@@ -97,6 +100,11 @@ impl<'a> Ext4Relocation<'a> {
             .collect();
         if ranges.is_empty() {
             return Err(SkipReason::OutOfRange.into());
+        }
+        if shared.is_unwritten(target) {
+            return Err(target
+                .error("write back moved data", None, Errno::IO)
+                .into());
         }
         // Data that has to be read nevertheless, while waiting, is cached as single pages, too.
         let _ = fadvise(&target.file, 0, None, Advice::Random);
@@ -316,11 +324,14 @@ impl<'a> Ext4Relocation<'a> {
             // A call that moved nothing has taken the locks, too.
             left = left.saturating_sub((moved.relocated - before).max(page()));
             self.settling.extend(piece.take_settling());
-            self.settle_oldest()?;
+            self.settle_oldest();
+            if self.piece.as_ref().is_some_and(DonorPiece::has_failed) {
+                return Ok(());
+            }
         }
     }
 
-    fn settle_oldest(&mut self) -> Result<(), Refusal> {
+    fn settle_oldest(&mut self) {
         let sum = |records: &VecDeque<CacheRecord>| -> Bytes {
             records.iter().map(|record| record.range().len).sum()
         };
@@ -328,12 +339,13 @@ impl<'a> Ext4Relocation<'a> {
             let Some(record) = self.settling.pop_front() else {
                 break;
             };
-            settle(&self.file, &record).map_err(|error| {
-                let offset = Some(record.range().start);
-                self.target.error("write back moved data", offset, error)
-            })?;
+            if let Err(error) = settle(&self.file, &record)
+                && let Some(piece) = &mut self.piece
+            {
+                piece.note_failure(error);
+                break;
+            }
         }
-        Ok(())
     }
 }
 
@@ -386,7 +398,7 @@ impl Ext4Relocation<'_> {
         let written = self
             .piece
             .as_mut()
-            .map_or(Ok(()), DonorPiece::finish_writing);
+            .map_or(Ok(()), |piece| piece.finish_writing(moved));
         let committing = Instant::now();
         let result = self.shared.commit(self.target);
         let (step, commit) = (

@@ -1,6 +1,7 @@
 //! State that all relocations on one file system share.
 
 use std::{
+    collections::HashSet,
     fs::File,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -12,7 +13,7 @@ use units::Bytes;
 
 use super::{donor, folios};
 use crate::{
-    EngineOptions, Filesystem, Refusal, Settler, Target,
+    EngineOptions, Filesystem, Refusal, Settler, Target, TargetId,
     aim::{Aim, Kept},
     cache::{READ_PIECE, page},
     hold::Holds,
@@ -41,6 +42,8 @@ pub(super) struct Shared {
     pub(super) kept: Kept,
     /// An empty file without a name, to commit with.
     marker: Mutex<Option<Arc<File>>>,
+    /// Files of which something could not be written.
+    unwritten: Mutex<HashSet<TargetId>>,
 }
 
 impl Shared {
@@ -63,6 +66,7 @@ impl Shared {
             aim: Aim::new(options.vacate),
             kept: Kept::default(),
             marker: Mutex::default(),
+            unwritten: Mutex::default(),
         }
     }
 
@@ -73,6 +77,23 @@ impl Shared {
             let found = file.and_then(|file| folios::are_large(&file).ok().flatten());
             found.unwrap_or(self.may_be_large)
         })
+    }
+
+    /// Note that something of a file could not be written: of all workers that wait for its data, the kernel tells only one.
+    pub(super) fn note_unwritten(&self, target: &Target) {
+        let mut unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        unwritten.insert(target.id);
+    }
+
+    pub(super) fn is_unwritten(&self, target: &Target) -> bool {
+        let unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        unwritten.contains(&target.id)
     }
 
     /// Commit the journal with everything that was moved until now. Not with an `fsync` of the
