@@ -214,6 +214,9 @@ fn what_repeats_another_test_is_for_the_proof() {
     let twin = ("rounds", "vm_rounds::vm_6_1_round_f2fs");
     assert_eq!(takes(Tier::Test, twin.0, twin.1), None);
     assert_eq!(takes(Tier::Proof, twin.0, twin.1), none());
+    // 6.1 is listed, and is no beginning of 6.12.
+    assert_eq!(takes(Tier::Test, "vm_trace", "vm_collects_on_6_1"), None);
+    assert_eq!(takes(Tier::Test, "vm_trace", "vm_collects_on_6_12"), none());
     let repeats = ("cli", "loop_stop::loop_kills_on_ext4");
     assert_eq!(takes(Tier::Test, repeats.0, repeats.1), none());
     let more = Some(vec![("INDEF_KILLS", "200")]);

@@ -179,7 +179,7 @@ impl Tier {
     ) -> Option<Vec<(&'static str, &'static str)>> {
         let further = || {
             let mut all = FURTHER.iter();
-            all.any(|(of, name)| *of == target && test.starts_with(name))
+            all.any(|(of, name)| *of == target && begins_with(test, name))
         };
         match self {
             Self::Check => {
@@ -191,7 +191,7 @@ impl Tier {
             Self::Proof => {
                 let variables: Vec<_> = LONGER
                     .iter()
-                    .filter(|(of, name, ..)| *of == target && test.starts_with(name))
+                    .filter(|(of, name, ..)| *of == target && begins_with(test, name))
                     .map(|(_, _, variable, value)| (*variable, *value))
                     .collect();
                 (further() || !variables.is_empty()).then_some(variables)
@@ -212,6 +212,12 @@ impl Tier {
     }
 }
 
+/// Whether a test's name begins with the words of an entry: `vm_6_12` does not with those of `vm_6_1`.
+fn begins_with(test: &str, name: &str) -> bool {
+    test.strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('_') || name.ends_with(['_', ':']))
+}
+
 /// The list entries that match no test.
 pub(crate) fn stale(tests: &[(String, String)]) -> impl Iterator<Item = String> {
     let longer = LONGER.into_iter().map(|(of, name, ..)| (of, name));
@@ -219,7 +225,7 @@ pub(crate) fn stale(tests: &[(String, String)]) -> impl Iterator<Item = String> 
         .into_iter()
         .chain(longer)
         .filter(|(of, name)| {
-            let is = |(target, test): &(String, String)| target == of && test.starts_with(name);
+            let is = |(target, test): &(String, String)| target == of && begins_with(test, name);
             !tests.iter().any(is)
         })
         .map(|(of, name)| format!("tiers: {of} {name}"))
