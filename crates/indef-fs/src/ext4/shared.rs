@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     fs::File,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::SystemTime,
 };
 
@@ -81,19 +81,16 @@ impl Shared {
 
     /// Note that something of a file could not be written: of all workers that wait for its data, the kernel tells only one.
     pub(super) fn note_unwritten(&self, target: &Target) {
-        let mut unwritten = self
-            .unwritten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        unwritten.insert(target.id);
+        self.unwritten().insert(target.id);
     }
 
     pub(super) fn is_unwritten(&self, target: &Target) -> bool {
-        let unwritten = self
-            .unwritten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        unwritten.contains(&target.id)
+        self.unwritten().contains(&target.id)
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, HashSet<TargetId>> {
+        let unwritten = self.unwritten.lock();
+        unwritten.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Commit the journal with everything that was moved until now. Not with an `fsync` of the
