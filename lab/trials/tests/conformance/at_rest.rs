@@ -326,7 +326,7 @@ pub(crate) fn many_extents(kind: EngineKind) {
     // In a guest each piece is a request of some hundred microseconds.
     let size = match kind {
         EngineKind::F2fsDefragment | EngineKind::F2fsOffload => Bytes::mib(24),
-        _ => Bytes::mib(256),
+        _ => Bytes::mib(64),
     };
     make(&path, size, Bytes::kib(4));
     let state = State::of(&path);
