@@ -65,6 +65,11 @@ pub enum Finding {
     /// The same, for another reason.
     #[error("the file system is read-only now: whether the moved data is durable is not known")]
     ReadOnlyNow,
+    /// ENOSPC for data that has its blocks.
+    #[error(
+        "the device has no space left for what the file system has space for: is the pool of a thin volume full?"
+    )]
+    DeviceFull,
     /// Nobody has the answer of a call.
     #[error("the worker that made the call panicked")]
     Panicked,

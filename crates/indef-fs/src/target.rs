@@ -16,7 +16,7 @@ use rustix::{
 use units::Bytes;
 
 use crate::{
-    FsError, Mounts, Refusal, Root, RootEntry, TargetId,
+    Finding, FsError, Mounts, Refusal, Root, RootEntry, TargetId,
     filesystem::block_size,
     root::{born, id, look_at, refuse},
     swap::is_swap_file,
@@ -235,6 +235,19 @@ impl Target {
             operation,
             offset,
             source: source.into(),
+        }
+    }
+
+    /// An error of writing data to blocks that it has: space that lacks then is the device's.
+    pub(crate) fn unwritten(
+        &self,
+        operation: &'static str,
+        offset: Option<units::FileOffset>,
+        source: io::Error,
+    ) -> FsError {
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOSPC) => self.error(operation, offset, Finding::DeviceFull),
+            _ => self.error(operation, offset, source),
         }
     }
 }

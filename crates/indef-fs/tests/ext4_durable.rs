@@ -16,7 +16,7 @@ use indef_fs::{
     EngineKind, EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Step, StepLimit,
     Target, count_ranges, detect, map, relocator,
 };
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::OFlags;
 use scratch_fs::{ScratchFs, Segment, Shape, require};
 use units::{Bytes, FileRange};
 
@@ -289,83 +289,4 @@ fn loop_a_file_in_use_is_committed_step_by_step_or_left_alone() {
     let lost = acknowledged.lost(&path);
     assert_eq!(lost.len(), 0, "of {}: {lost:x?}", acknowledged.0.len());
     scratch.fsck().unwrap();
-}
-
-/// On a thin volume whose pool is full, nothing can be written where nothing was written before.
-#[test]
-fn loop_what_cannot_be_written_to_its_new_place_is_not_lost() {
-    let Some(pool) = require(ScratchFs::builder("ext4", Bytes::mib(128)).build()) else {
-        return;
-    };
-    // Its metadata is written by mkfs, all over: what is discarded would have no place. So is the small journal, below.
-    let built = ScratchFs::builder("ext4", Bytes::mib(256))
-        .mkfs_args(["-O", "^metadata_csum,^uninit_bg", "-J", "size=4"])
-        .mkfs_args(["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
-        .mount_options("commit=300")
-        .folder(pool.path())
-        .thin()
-        .build();
-    let mut scratch = require(built).expect("there is ext4 here");
-    let path = in_pieces(&scratch);
-    let other = File::create(scratch.path().join("other")).unwrap();
-    for second in 0..500 {
-        let time = std::time::UNIX_EPOCH + Duration::from_secs(second);
-        other.set_modified(time).unwrap();
-        other.sync_all().unwrap();
-    }
-    drop(other);
-    let (before, pieces) = (std::fs::read(&path).unwrap(), fragments(&path));
-    fill(&pool);
-    // What was read is cached no longer.
-    scratch.remount().unwrap();
-    // What is cached is not dropped like the rest: a half of each kind.
-    let mut half = vec![0; LEN as usize / 2];
-    let file = File::open(&path).unwrap();
-    file.read_exact_at(&mut half, 0).unwrap();
-    drop(file);
-    let engine = engine(&path, false);
-    // Nor is a second try believed, of whose writes alone nothing is told.
-    for _ in 0..2 {
-        let refused = steps(&*engine, &path, Bytes::mib(4), |_, _| {});
-        assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
-    }
-    engine.settle().unwrap();
-    drop(engine);
-    scratch.remount().unwrap();
-    let after = std::fs::read(&path).unwrap();
-    let differs = |at: &usize| before[*at..*at + BLOCK] != after[*at..*at + BLOCK];
-    let lost = (0..LEN as usize).step_by(BLOCK).filter(differs).count();
-    assert_eq!(lost, 0, "of {BLOCKS} blocks");
-    assert_eq!(fragments(&path), pieces);
-    scratch.fsck().unwrap();
-}
-
-/// A file in pieces of a block, for which no block was written to that is not its own.
-fn in_pieces(scratch: &ScratchFs) -> PathBuf {
-    let path = scratch.path().join("file");
-    let file = File::create(&path).unwrap();
-    let gaps = File::create(scratch.path().join("gaps")).unwrap();
-    for at in (0..LEN).step_by(BLOCK) {
-        for file in [&file, &gaps] {
-            fallocate(file, FallocateFlags::empty(), at, BLOCK as u64).unwrap();
-        }
-    }
-    let mixed = (0..LEN / 8).map(|at| at.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let data: Vec<u8> = mixed.flat_map(u64::to_le_bytes).collect();
-    file.write_all_at(&data, 0).unwrap();
-    scratch.sync().unwrap();
-    path
-}
-
-/// Leave no place on it.
-fn fill(pool: &ScratchFs) {
-    let file = File::create(pool.path().join("full")).unwrap();
-    let block = vec![1; 1 << 20];
-    let mut at = 0;
-    for len in [1 << 20, BLOCK] {
-        while file.write_all_at(&block[..len], at).is_ok() {
-            at += len as u64;
-        }
-    }
-    file.sync_all().unwrap();
 }

@@ -55,7 +55,6 @@ pub struct ScratchFsBuilder {
     tools: Option<PathBuf>,
     zoned: Option<(String, String)>,
     patience: Duration,
-    thin: bool,
 }
 
 impl ScratchFsBuilder {
@@ -70,13 +69,6 @@ impl ScratchFsBuilder {
     #[must_use]
     pub fn mount_options(mut self, options: &str) -> Self {
         self.options = options.to_owned();
-        self
-    }
-
-    /// Reserve no blocks for the loop file: a thin volume, with the free space of its folder as the pool.
-    #[must_use]
-    pub fn thin(mut self) -> Self {
-        self.thin = true;
         self
     }
 
@@ -158,7 +150,6 @@ impl ScratchFs {
             tools: None,
             zoned: None,
             patience: PATIENCE,
-            thin: false,
         }
     }
 
@@ -173,7 +164,6 @@ impl ScratchFs {
             tools,
             zoned,
             patience,
-            thin,
         } = builder;
         let unavailable = |why| ScratchError::Unavailable {
             kind: kind.clone(),
@@ -229,9 +219,6 @@ impl ScratchFs {
             become_another(&kind, &image)?;
         } else {
             make(&program, &kind, &image, size, &mkfs_args)?;
-            if !thin {
-                reserve(&image, size);
-            }
         }
         let device = run(Command::new("losetup")
             .args(["--show", "-f", "--direct-io=on"])
@@ -519,6 +506,7 @@ fn make(
         _ => &[],
     };
     run(Command::new(program).args(quiet).args(mkfs).arg(image))?;
+    reserve(image, size);
     Ok(())
 }
 

@@ -19,6 +19,7 @@ mod fragment;
 mod nameless;
 mod shape;
 mod skip;
+mod thin;
 mod xfsprogs;
 
 pub use cache::{CacheChange, cached_pages, cached_pages_after, settled_cache_change};
@@ -30,4 +31,5 @@ pub use loop_fs::{
 };
 pub use shape::{Segment, Shape, fragments, most_left_by_btrfs, reflink};
 pub use skip::{require, require_program, skip};
+pub use thin::fill_pool;
 pub use xfsprogs::{knows_exchange, require_xfsprogs, xfsprogs};

@@ -541,7 +541,7 @@ impl<'a> BtrfsRelocation<'a> {
         });
         self.reader.wait(batch.asked);
         batch.restore_cache(self.target);
-        waited.map_err(|error| self.target.error("write moved data back", None, error))?;
+        waited.map_err(|error| self.target.unwritten("write moved data back", None, error))?;
         let outcome = compared?;
         if !outcome.relocated.is_zero() {
             self.moved_any = true;

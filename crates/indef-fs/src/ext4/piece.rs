@@ -481,10 +481,8 @@ impl<'a> DonorPiece<'a> {
             }
         };
         self.take_back(moved);
-        Err(self
-            .target
-            .error("write back moved data", start, error)
-            .into())
+        let failed = self.target.unwritten("write back moved data", start, error);
+        Err(failed.into())
     }
 
     /// Move everything of which it is not sure that it is on the device back to where it was.

@@ -26,6 +26,10 @@
 //! new place. So nobody else may have the file open: a lease is held until the moved data is on the
 //! device. Whoever opens the file waits for that.
 //!
+//! Where a page cannot be written to its new place, F2FS writes no checkpoint any more, as for what its garbage collection moves
+//! (`f2fs_defragment_range` marks pages like that, fs/f2fs/file.c; `f2fs_write_end_io`, fs/f2fs/data.c, v6.12): all further
+//! changes fail, and the next mount finds the old blocks. Until then nothing but the page cache has such a page, so it stays.
+//!
 //! Needs `CAP_SYS_ADMIN`. Refused by the kernel: atomic and pinned files, compressed ones whose
 //! blocks were released, in-place-update mounts.
 
@@ -135,12 +139,14 @@ impl F2fsRelocation<'_> {
         let locked = Nanos::from(began.elapsed());
         drop(hold);
         drop(turn);
-        let path = self.target.path.clone();
-        self.engine.settler.push(&self.file, path, record);
+        if written.is_ok() {
+            let path = self.target.path.clone();
+            self.engine.settler.push(&self.file, path, record);
+        }
         let bytes = Bytes(rewritten.map_err(|error| self.refuse(part, error))?).min(part.len);
         written.map_err(|error| {
             let place = Some(part.start);
-            self.target.error("write back moved data", place, error)
+            self.target.unwritten("write back moved data", place, error)
         })?;
         Ok(Moved {
             relocated: bytes,

@@ -181,7 +181,7 @@ impl Window {
         let Place { target, copy, .. } = place;
         for run in &self.runs {
             wait_writeback(copy, run.start.get(), run.len.get())
-                .map_err(|error| refuse(target, "write the copy back", error))?;
+                .map_err(|error| target.unwritten("write the copy back", Some(run.start), error))?;
         }
         // The tree has written data a moment later; to wait for that means to wait for the next window, too.
         for sync in [false, true] {

@@ -44,7 +44,7 @@ use units::{Bytes, FileOffset, FileRange};
 use super::{
     cached::{Cached, is_dirty},
     donor::{Donor, allocated_runs, is_shared, runs},
-    file::{admit, map_file, open_direct, refuse, timed, whole},
+    file::{admit, map_file, open_direct, refuse, refuse_data, timed, whole},
     freshness::{Sample, unless_resized},
     offload::{Copied, Offload, Pin},
     select::{choose, gain, replaced},
@@ -499,7 +499,7 @@ impl<'a> Commit<'a> {
         let bytes: Bytes = batch.iter().map(|range| range.len).sum();
         self.copier
             .copy(&self.source, &self.donor.file, &batch)
-            .map_err(|error| refuse(self.target, "copy", batch.first().map(|r| r.start), error))?;
+            .map_err(|error| refuse_data(self.target, &batch, error))?;
         moved.host_read += bytes;
         moved.host_written += bytes;
         Ok(())

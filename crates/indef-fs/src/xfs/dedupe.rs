@@ -33,7 +33,7 @@ use indef_core::{
     layout::{ExtentFlags, Layout, Row},
 };
 use linux_abi::{
-    cache::start_writeback,
+    cache::{start_writeback, wait_writeback},
     share::{Compared, dedupe_range},
     xfs::{Features, XfsGeometry},
 };
@@ -43,7 +43,7 @@ use units::{Bytes, FileOffset, FileRange};
 use super::{
     cached::Cached,
     donor::{Donor, is_shared, runs},
-    file::{admit, map_file, refuse, timed, whole},
+    file::{admit, map_file, refuse, refuse_data, timed, whole},
     freshness::{Sample, unless_resized},
     select::{choose, gain, replaced},
     turn::Turns,
@@ -369,7 +369,7 @@ impl Dedupe<'_> {
         self.copier
             .copy(&self.target.file, &self.donor.file, &[inside])
             .and_then(|()| start_writeback(&self.donor.file, inside.start.get(), inside.len.get()))
-            .map_err(|error| refuse(self.target, "copy", Some(range.start), error))?;
+            .map_err(|error| refuse_data(self.target, &[range], error))?;
         moved.host_read += range.len;
         moved.host_written += range.len;
         Ok(())
@@ -398,6 +398,9 @@ impl Dedupe<'_> {
     ) -> Result<Option<SkipReason>, Refusal> {
         let (engine, target) = (self.engine, self.target);
         for _ in 0..TRIES {
+            // The call would wait for it under the locks.
+            wait_writeback(&self.donor.file, range.start.get(), range.len.get())
+                .map_err(|error| refuse_data(target, &[range], error))?;
             // Nobody who has not opened the file can clone it; see (5) in the module.
             let naps = match (engine.strict, self.contested) {
                 (true, _) => NAPS,

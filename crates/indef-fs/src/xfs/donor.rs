@@ -298,7 +298,8 @@ impl<'a> Donor<'a> {
 
     /// Wait until its data is on the device.
     pub(super) fn sync(&self) -> Result<(), Refusal> {
-        fdatasync(&self.file).map_err(|errno| self.refuse("sync the donor", None, errno.into()))
+        let unwritten = |errno: Errno| self.target.unwritten("sync the donor", None, errno.into());
+        Ok(fdatasync(&self.file).map_err(unwritten)?)
     }
 
     /// After an exchange of `span`, before the donor gives back the blocks that it got: make the

@@ -89,6 +89,15 @@ pub(super) fn refuse(
     }
 }
 
+/// The refusal that a failure to copy to blocks of the donor means.
+pub(super) fn refuse_data(target: &Target, ranges: &[FileRange], error: io::Error) -> Refusal {
+    let offset = ranges.first().map(|range| range.start);
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOSPC) => target.unwritten("copy", offset, error).into(),
+        _ => refuse(target, "copy", offset, error),
+    }
+}
+
 /// The whole file in whole blocks.
 pub(super) fn whole(size: Bytes, block_size: Bytes) -> FileRange {
     FileRange::new(0, size.get()).align_outward(block_size)

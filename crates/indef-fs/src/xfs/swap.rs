@@ -30,7 +30,7 @@ use super::{
     cached::{Cached, is_dirty},
     commit::take_bytes,
     donor::{Donor, allocated_runs, runs},
-    file::{admit, map_file, open_direct, refuse, timed, whole},
+    file::{admit, map_file, open_direct, refuse, refuse_data, timed, whole},
     freshness::{Sample, barrier, is_sole},
     select::{choose, coverage, gain, others, replaced},
     turn::Turns,
@@ -302,7 +302,7 @@ impl Swap<'_> {
         let source = self.source.as_ref().unwrap_or(&self.target.file);
         self.copier
             .copy(source, &self.donor.file, &batch)
-            .map_err(|error| refuse(self.target, "copy", batch.first().map(|r| r.start), error))?;
+            .map_err(|error| refuse_data(self.target, &batch, error))?;
         self.sample.verify(self.target)?;
         Ok(Moved {
             host_read: bytes,

@@ -119,7 +119,7 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
     in_memory(builder)
 }
 
-fn in_memory(builder: scratch_fs::ScratchFsBuilder) -> scratch_fs::ScratchFsBuilder {
+pub(crate) fn in_memory(builder: scratch_fs::ScratchFsBuilder) -> scratch_fs::ScratchFsBuilder {
     match memory_folder() {
         Some(folder) => builder.folder(folder),
         None => builder,

@@ -10,6 +10,7 @@ mod harness;
 mod in_use;
 mod no_room;
 mod state;
+mod thin;
 mod vm_f2fs;
 
 macro_rules! suite {
@@ -62,4 +63,5 @@ suite! {
     loop_deleted = crate::in_use::deleted,
     loop_nearly_full = crate::no_room::nearly_full,
     loop_quota = crate::no_room::quota,
+    loop_full_pool = crate::thin::full_pool,
 }

@@ -123,6 +123,13 @@ impl State {
         now
     }
 
+    /// Compare the contents alone, as a reader has them now.
+    #[track_caller]
+    pub(crate) fn check_contents(&self) {
+        let now = hash(&open(&self.path), &self.layout);
+        assert_eq!(now, self.hash, "{}: contents", self.path.display());
+    }
+
     /// As [`Self::check`], but sharing was given up on purpose.
     #[track_caller]
     pub(crate) fn check_unshared(mut self) -> Self {
