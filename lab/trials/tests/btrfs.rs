@@ -19,12 +19,12 @@ use std::{
 };
 
 use indef_core::{SkipReason, layout::ExtentFlags, plan::Policy};
-use indef_fs::{EngineKind, Refusal, Target, count_ranges};
+use indef_fs::{EngineKind, Refusal, StepLimit, Target, count_ranges};
 use linux_abi::{
     btrfs::{Compression, committed, compressions},
     handle::{self, FileHandle},
 };
-use scratch_fs::{FragmentOptions, Segment, Shape, fragment};
+use scratch_fs::{FragmentOptions, ScratchFs, Segment, Shape, fill_pool, fragment, require};
 use units::{Bytes, FileRange};
 use workloads::Numbers;
 
@@ -495,4 +495,43 @@ fn loop_what_is_shared_stays_in_files_without_copy_on_write() {
         state.check();
     }
     bench.fs.fsck().unwrap();
+}
+
+/// The pool of a thin volume is full: somebody's data cannot be written, just as what moves. It can be read for as long as it
+/// can be without a move, and the fsync of whoever has written it fails.
+#[test]
+fn loop_what_is_written_meanwhile_and_cannot_be_stays_readable() {
+    let size = Bytes::mib(512);
+    let Some(pool) = require(ScratchFs::builder("ext4", size + Bytes::mib(64)).build()) else {
+        return;
+    };
+    let thin = ScratchFs::builder("btrfs", size).folder(pool.path());
+    let Some(mut bench) = Bench::on(KIND, thin.build()) else {
+        return;
+    };
+    let path = bench.path("file");
+    let len = Bytes::mib(8);
+    fragmented(&path, len);
+    fill_pool(&mut bench.fs, &pool, Bytes::ZERO).unwrap();
+    let engine = bench.engine().unwrap();
+    let target = Target::open(&path).unwrap();
+    let ranges = count_ranges(&target, &[FileRange::new(0, len.get())]).unwrap();
+    let mut relocation = engine
+        .begin(&target, &ranges, &harness::PlainCopier)
+        .unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let limit = StepLimit {
+        bytes: Bytes::mib(1),
+    };
+    // It is looked at what is cached, and a first part is rewritten.
+    relocation.step(limit).unwrap();
+    let (block, at) = ([7; 4096], len.get() - 4096);
+    file.write_all_at(&block, at).unwrap();
+    let failed = std::iter::repeat_with(|| relocation.step(limit)).find_map(Result::err);
+    assert!(matches!(failed, Some(Refusal::Failed(_))), "{failed:?}");
+    drop(relocation);
+    let mut found = [0; 4096];
+    file.read_exact_at(&mut found, at).unwrap();
+    assert!(found == block, "it is lost");
+    assert!(file.sync_all().is_err());
 }

@@ -22,7 +22,7 @@ use std::{
 use indef_core::{SkipReason, layout::Layout};
 use linux_abi::{
     btrfs::defrag_range,
-    cache::{start_writeback, wait_writeback},
+    cache::{start_writeback, wait_writeback, write_and_wait},
     fiemap::Mapper,
 };
 use rustix::fs::{IFlags, ioctl_getflags};
@@ -540,8 +540,9 @@ impl<'a> BtrfsRelocation<'a> {
             false => Ok(outcome),
         });
         self.reader.wait(batch.asked);
-        batch.restore_cache(self.target);
+        // Data that somebody wrote meanwhile may be in the cache alone then.
         waited.map_err(|error| self.target.unwritten("write moved data back", None, error))?;
+        batch.restore_cache(self.target);
         let outcome = compared?;
         if !outcome.relocated.is_zero() {
             self.moved_any = true;
@@ -659,12 +660,13 @@ impl Drop for BtrfsRelocation<'_> {
         self.reader.wait(self.reader.asked());
         // Ended early: rewritten data is written back in any case.
         for batch in self.open.drain(..).chain(self.writing.take()) {
-            for part in &batch.parts {
+            let is_unwritten = |part: &&CalledRange| {
                 let (start, len) = (part.range.start.get(), part.range.len.get());
-                let _ = start_writeback(&self.target.file, start, len)
-                    .and_then(|()| wait_writeback(&self.target.file, start, len));
+                write_and_wait(&self.target.file, start, len).is_err()
+            };
+            if batch.parts.iter().filter(is_unwritten).count() == 0 {
+                batch.restore_cache(self.target);
             }
-            batch.restore_cache(self.target);
         }
     }
 }
