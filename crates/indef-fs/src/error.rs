@@ -4,7 +4,7 @@
 use std::{io, path::PathBuf};
 
 use indef_core::SkipReason;
-use units::FileOffset;
+use units::{Bytes, FileOffset};
 
 /// An operation on a file failed.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +82,25 @@ pub enum Finding {
          been overwritten: check them"
     )]
     DonorMoved,
+}
+
+/// Data that had moved could not be written, and is perhaps not back where it was, either: the source of an [`FsError`].
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{source}; up to {bytes} may be in memory alone, or lost: compare the file with a backup, or copy it elsewhere \
+     before the machine is switched off"
+)]
+pub struct NotTakenBack {
+    /// All that this may concern.
+    pub bytes: Bytes,
+    /// Why it could not be written.
+    pub source: io::Error,
+}
+
+impl From<NotTakenBack> for io::Error {
+    fn from(left: NotTakenBack) -> Self {
+        Self::other(left)
+    }
 }
 
 impl From<Finding> for io::Error {

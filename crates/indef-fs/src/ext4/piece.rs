@@ -41,7 +41,7 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    CacheRecord, Moved, Refusal, Target,
+    CacheRecord, Moved, NotTakenBack, Refusal, Target,
     cache::{READ_PIECE, cached_pages, drop_clean, page, read_ahead},
     survey::Survey,
 };
@@ -480,18 +480,28 @@ impl<'a> DonorPiece<'a> {
                 return Ok(());
             }
         };
-        self.take_back(moved);
-        let failed = self.target.unwritten("write back moved data", start, error);
+        let mut failed = self.target.unwritten("write back moved data", start, error);
+        let bytes = self.take_back(moved);
+        if !bytes.is_zero() {
+            let source = failed.source;
+            failed.source = NotTakenBack { bytes, source }.into();
+        }
         Err(failed.into())
     }
 
-    /// Move everything of which it is not sure that it is on the device back to where it was.
-    fn take_back(&mut self, moved: &mut Moved) {
+    /// Move everything of which it is not sure that it is on the device back to where it was. Returns the bytes of which it
+    /// is not sure that the old blocks have them again.
+    fn take_back(&mut self, moved: &mut Moved) -> Bytes {
         let mut left = Bytes::ZERO;
         for (part, donor) in std::mem::take(&mut self.unsure).into_iter().rev() {
+            // The kernel writes cached pages to the old blocks. A page that was reclaimed is read from the new ones before.
+            let is_cached = self.is_cached(part);
             let back = self.move_back(part, donor);
             moved.relocated = moved.relocated.saturating_sub(back);
-            left += part.len.saturating_sub(back);
+            left += match is_cached {
+                true => part.len.saturating_sub(back),
+                false => part.len,
+            };
             // The same bytes as are there; an error changes nothing about that.
             let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
         }
@@ -501,6 +511,13 @@ impl<'a> DonorPiece<'a> {
             self.windows.clear();
             self.settling.clear();
         }
+        left
+    }
+
+    /// Whether all pages of a range are known to be cached.
+    fn is_cached(&self, range: FileRange) -> bool {
+        let range = range.align_outward(self.page);
+        cached_pages(&self.target.file, range) == Some(range.len.div_ceil(self.page))
     }
 
     /// Returns the bytes that are back in their old blocks, or are no longer in the file.

@@ -477,3 +477,6 @@ impl Drop for Ext4Relocation<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
