@@ -90,7 +90,9 @@ fn run(paths: &[PathBuf], step: Bytes) -> Result<(), Refusal> {
         }
     }
     if let Some(engine) = engine {
-        engine.settle()?;
+        for error in engine.settle() {
+            eprintln!("{error}");
+        }
     }
     println!(
         r#"{{"files":{},"moved":{moved_files},"duration_ns":{}}}"#,

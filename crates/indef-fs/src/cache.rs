@@ -10,7 +10,7 @@
 //! cache that is too full harms nobody who relied on it.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     num::NonZeroU64,
     path::PathBuf,
@@ -201,7 +201,8 @@ pub struct Settler {
 struct Settling {
     pending: VecDeque<Pending>,
     bytes: Bytes,
-    failed: Option<FsError>,
+    /// The first failure of each file.
+    failed: BTreeMap<PathBuf, FsError>,
 }
 
 /// Each range that waits holds a descriptor; more are not needed to hide the latency.
@@ -230,14 +231,12 @@ impl Settler {
         self.settle_down_to(self.limit, MAX_PENDING);
     }
 
-    /// Wait for everything.
-    ///
-    /// # Errors
-    ///
-    /// The first error of any writeback since the last call.
-    pub fn finish(&self) -> Result<(), FsError> {
+    /// Wait for everything. Returns the first error of each file since the last call.
+    pub fn finish(&self) -> Vec<FsError> {
         self.settle_down_to(Bytes::ZERO, 0);
-        self.lock().failed.take().map_or(Ok(()), Err)
+        std::mem::take(&mut self.lock().failed)
+            .into_values()
+            .collect()
     }
 
     /// Waits without holding the lock, so that other threads can hand in meanwhile.
@@ -254,7 +253,8 @@ impl Settler {
             drop(settling);
             if let Err(error) = oldest.settle() {
                 tracing::warn!(%error, "moved data is not on the device");
-                self.lock().failed.get_or_insert(error);
+                let path = error.path.clone();
+                self.lock().failed.entry(path).or_insert(error);
             }
         }
     }
@@ -272,7 +272,7 @@ impl Drop for Settler {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{io::Write, path::Path};
 
     use super::*;
 
@@ -353,7 +353,23 @@ mod tests {
         let settler = Settler::new(Bytes::mib(1));
         let file = Arc::new(target.file.try_clone().unwrap());
         settler.push(&file, target.path.clone(), record);
-        settler.finish().unwrap();
+        assert!(settler.finish().is_empty());
         assert_eq!(resident(&target, 8), [false; 8]);
+    }
+
+    #[test]
+    fn each_file_that_cannot_be_written_back_is_told_once() {
+        let (_keep, target) = target(8);
+        let settler = Settler::new(Bytes::mib(1));
+        // No file that could be written back.
+        let file = Arc::new(File::open("/dev/null").unwrap());
+        for path in ["b", "a", "b"] {
+            let record = CacheRecord::of(&target, FileRange::new(0, page().get()));
+            settler.push(&file, path.into(), record);
+        }
+        let failed = settler.finish();
+        let paths: Vec<_> = failed.iter().map(|error| error.path.as_path()).collect();
+        assert_eq!(paths, [Path::new("a"), Path::new("b")]);
+        assert!(settler.finish().is_empty());
     }
 }

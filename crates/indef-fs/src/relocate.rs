@@ -105,11 +105,9 @@ pub trait Relocator: Send + Sync {
     /// the state of the page cache. Called at the end of a run; dropping the engine waits, too, but
     /// cannot report a failure.
     ///
-    /// # Errors
-    ///
-    /// The first thing that failed since the last call.
-    fn settle(&self) -> Result<(), FsError> {
-        Ok(())
+    /// Returns what failed since the last call, once for each file.
+    fn settle(&self) -> Vec<FsError> {
+        Vec::new()
     }
 }
 

@@ -96,8 +96,10 @@ fn relocate(
         total.host_written += moved.host_written;
         if done {
             drop(relocation);
-            engine.settle()?;
-            return Ok(total);
+            return match engine.settle().pop() {
+                Some(error) => Err(error.into()),
+                None => Ok(total),
+            };
         }
     }
 }
@@ -610,7 +612,7 @@ fn loop_dropped_half_way_nothing_is_left() {
         assert!(matches!(relocation.step(limit), Ok(Step::Working(_))));
     }
     drop(relocation);
-    engine.settle().unwrap();
+    assert!(engine.settle().is_empty());
     let after = layout(&path).fragments();
     assert!(after < before, "{before} {after}");
     assert_eq!(cached(&file), 0);

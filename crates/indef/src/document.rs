@@ -129,6 +129,9 @@ pub(crate) struct RunTotals {
     pub(crate) files_moved: u64,
     pub(crate) files_skipped: u64,
     pub(crate) files_failed: u64,
+    /// Of these, files of which what was moved may be in memory alone.
+    #[serde(default)]
+    pub(crate) files_unwritten: u64,
     /// Paths that could not be looked at.
     #[serde(default)]
     pub(crate) problems: u64,

@@ -4,12 +4,19 @@ use std::path::PathBuf;
 
 use indef_fs::FsError;
 
-/// An error with one file; the others go on. Its contents are whole all the same.
+/// An error with one file; the others go on. Its contents are whole all the same, and on the device but for
+/// [`Self::Unwritten`].
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// An operation on it failed.
     #[error(transparent)]
     Fs(#[from] FsError),
+    /// It had moved, and then writing that back failed.
+    #[error(
+        "{0}: what was moved may be in memory alone; copy the file elsewhere before the machine is switched off, and check \
+         the device"
+    )]
+    Unwritten(#[source] FsError),
     /// It has more fragments than before, and nobody else has changed it.
     #[error(
         "{}: more fragments than before ({after} instead of {before}); the contents are whole, please report this",

@@ -37,6 +37,7 @@ mod tests;
 
 use std::{
     any::Any,
+    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Mutex, PoisonError,
@@ -296,21 +297,20 @@ impl Run<'_> {
     }
 
     fn finish(self, begin: Instant) -> RunResult {
-        let failed = self.volumes.settle();
+        let failed = self.volumes.settle().into_iter();
+        let mut failed: HashMap<_, _> = failed.map(|error| (error.path.clone(), error)).collect();
         let mut files = self
             .results
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        for error in failed {
-            tracing::error!(%error, "failed");
-            if let Some(file) = files.iter_mut().find(|file| file.path == error.path) {
-                file.status = Status::Failed;
-                file.reason = Some(error.into());
-                self.observer.on(RunEvent::Unwritten(file));
-            }
-        }
         let mut totals = Totals::default();
-        for file in &files {
+        for file in &mut files {
+            if let Some(error) = failed.remove(&file.path) {
+                tracing::error!(%error, "failed");
+                file.status = Status::Failed;
+                file.reason = Some(FileError::Unwritten(error).into());
+            }
+            self.observer.on(RunEvent::Result(file));
             totals.add(file);
         }
         let unfinished = files.iter().any(FileResult::is_unfinished);

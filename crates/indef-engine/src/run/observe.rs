@@ -57,10 +57,11 @@ pub enum RunEvent<'a> {
     },
     /// Other files, perhaps of no plan, got new blocks together with one of the run, as they share them.
     MovedAlong(&'a [TargetId]),
-    /// A file is finished.
+    /// Nothing more of a file is moved. What was moved may still be on its way to the device.
     FileDone(&'a FileResult),
-    /// What was moved of a finished file could not be written back: it has failed after all.
-    Unwritten(&'a FileResult),
+    /// The result of a file, once what was moved of all files was written back: one that was done has failed after all where
+    /// that could not be done ([`FileError::Unwritten`](super::FileError::Unwritten)). Last of all, once for each plan.
+    Result(&'a FileResult),
     /// No new work is begun any more.
     Stopping(StopCause),
 }

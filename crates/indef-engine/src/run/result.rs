@@ -16,7 +16,7 @@ pub enum Status {
     Moved,
     /// Left where it was, which is all right.
     Skipped,
-    /// Something went wrong. The contents are whole all the same.
+    /// Something went wrong. The contents are whole all the same ([`FileError`]).
     Failed,
 }
 
@@ -137,6 +137,15 @@ impl FileResult {
     pub fn is_unfinished(&self) -> bool {
         self.reason == Some(Reason::Skip(SkipReason::Stopped))
     }
+
+    /// Whether what was moved of it could not be written back.
+    #[must_use]
+    pub fn is_unwritten(&self) -> bool {
+        let Some(Reason::Failed(error)) = &self.reason else {
+            return false;
+        };
+        matches!(**error, FileError::Unwritten(_))
+    }
 }
 
 /// Sums over all files of a run.
@@ -148,6 +157,8 @@ pub struct Totals {
     pub files_skipped: u64,
     /// Files with an error.
     pub files_failed: u64,
+    /// Of these, files of which what was moved may be in memory alone.
+    pub files_unwritten: u64,
     /// Bytes that have new blocks.
     pub bytes_relocated: Bytes,
     /// Bytes read through the host.
@@ -173,6 +184,7 @@ impl Totals {
             Status::Skipped => &mut self.files_skipped,
             Status::Failed => &mut self.files_failed,
         } += 1;
+        self.files_unwritten += u64::from(file.is_unwritten());
         self.bytes_relocated += file.bytes_relocated;
         self.bytes_host_read += file.bytes_host_read;
         self.bytes_host_written += file.bytes_host_written;

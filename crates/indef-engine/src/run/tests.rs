@@ -3,6 +3,7 @@
 mod simulated;
 
 use std::{
+    collections::BTreeMap,
     fs,
     sync::Arc,
     time::{Duration, Instant},
@@ -748,21 +749,37 @@ fn an_engine_that_is_not_there_is_a_skip() {
 #[test]
 fn what_the_device_did_not_take_is_told_after_the_file_was_done() {
     let sim = Simulated::new();
-    let plans = ["a", "b"].map(|name| sim.file(name, 8, BLOCK));
-    sim.state.lock().unwrap().unwritten = Some(sim.path("b"));
-    let unwritten = Mutex::new(Vec::new());
-    let observer = |event: RunEvent<'_>| {
-        if let RunEvent::Unwritten(file) = event {
-            lock(&unwritten).push((file.path.clone(), file.status));
+    let plans = ["a", "b", "c"].map(|name| sim.file(name, 8, BLOCK));
+    sim.state.lock().unwrap().unwritten = ["b", "c"].map(|name| sim.path(name)).into();
+    let (done, told) = (Mutex::new(0), Mutex::new(BTreeMap::new()));
+    let observer = |event: RunEvent<'_>| match event {
+        RunEvent::FileDone(file) => {
+            assert_eq!(file.status, Status::Moved);
+            *lock(&done) += 1;
         }
+        RunEvent::Result(file) => {
+            assert_eq!(*lock(&done), 3, "a result comes when all is written back");
+            let reason = file.reason.as_ref().map(ToString::to_string);
+            let told_of = (file.status, file.is_unwritten(), reason);
+            lock(&told).insert(file.path.clone(), told_of);
+        }
+        _ => {}
     };
     let result = sim.run_until(plans.to_vec(), &options(), &Cancel::new(), &observer);
-    assert_eq!(
-        (result.totals.files_moved, result.totals.files_failed),
-        (1, 1)
-    );
-    let told = unwritten.into_inner().unwrap();
-    assert_eq!(told, [(sim.path("b"), Status::Failed)]);
+    let totals = result.totals;
+    assert_eq!((totals.files_moved, totals.files_failed), (1, 2));
+    assert_eq!(totals.files_unwritten, 2);
+    let told = told.into_inner().unwrap();
+    assert_eq!(told.len(), 3);
+    assert_eq!(told[&sim.path("a")], (Status::Moved, false, None));
+    for path in ["b", "c"].map(|name| sim.path(name)) {
+        let (status, is_unwritten, reason) = &told[&path];
+        assert_eq!((*status, *is_unwritten), (Status::Failed, true));
+        let reason = reason.as_deref().unwrap();
+        let what = format!("{}: write back moved data failed", path.display());
+        assert!(reason.starts_with(&what), "{reason}");
+        assert!(reason.contains("copy the file elsewhere"), "{reason}");
+    }
 }
 
 #[test]

@@ -174,11 +174,11 @@ impl Volumes {
     }
 
     /// Wait for the work that the engines left to the background: writeback of moved data. Returns
-    /// the failures.
+    /// the failures, at least one for each file.
     pub(super) fn settle(&self) -> Vec<FsError> {
         let known = lock(&self.0);
         let engines = known.volumes.values().flat_map(|volume| &volume.engines);
-        engines.filter_map(|engine| engine.settle().err()).collect()
+        engines.flat_map(|engine| engine.settle()).collect()
     }
 }
 

@@ -128,8 +128,8 @@ impl Relocator for BtrfsDefragRange {
         )?))
     }
 
-    fn settle(&self) -> Result<(), FsError> {
+    fn settle(&self) -> Vec<FsError> {
         self.commits.wait();
-        Ok(())
+        Vec::new()
     }
 }

@@ -96,7 +96,7 @@ impl Relocator for Ext4MoveExtent {
         Ok(Box::new(Ext4Relocation::begin(&self.0, target, ranges)?))
     }
 
-    fn settle(&self) -> Result<(), FsError> {
+    fn settle(&self) -> Vec<FsError> {
         self.0.settler.finish()
     }
 }

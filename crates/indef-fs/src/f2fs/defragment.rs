@@ -104,7 +104,7 @@ impl Relocator for F2fsDefragment {
         }))
     }
 
-    fn settle(&self) -> Result<(), FsError> {
+    fn settle(&self) -> Vec<FsError> {
         self.settler.finish()
     }
 }

@@ -265,17 +265,19 @@ impl Relocator for F2fsOffload {
         }))
     }
 
-    fn settle(&self) -> Result<(), FsError> {
-        let settled = self.settler.finish();
+    fn settle(&self) -> Vec<FsError> {
+        let mut failed = self.settler.finish();
         let moved = self
             .moved
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some((file, path)) = moved {
-            checkpoint(&file).map_err(|error| FsError::new(path, "write a checkpoint", error))?;
+        if let Some((file, path)) = moved
+            && let Err(error) = checkpoint(&file)
+        {
+            failed.push(FsError::new(path, "write a checkpoint", error));
         }
-        settled
+        failed
     }
 }
 

@@ -147,11 +147,11 @@ impl Relocator for CommitRange {
         Ok(Box::new(commit))
     }
 
-    fn settle(&self) -> Result<(), FsError> {
+    fn settle(&self) -> Vec<FsError> {
         if let Some(offload) = &self.offload {
             offload.settle();
         }
-        Ok(())
+        Vec::new()
     }
 }
 

@@ -2,7 +2,7 @@
 //! in memory.
 
 use std::{
-    io::{self, BufWriter, Stdout, Write},
+    io::{self, BufWriter, Write},
     sync::{Mutex, PoisonError},
 };
 
@@ -12,16 +12,14 @@ use serde::Serialize;
 use crate::{document::SCHEMA, made::Made};
 
 /// A document `{"schema":…, NAME:[…], …}` while it is written. Entries come from many threads.
-#[derive(Debug)]
 pub(crate) struct Document {
     inner: Mutex<Inner>,
     /// The work to cancel when stdout is closed.
     work: Option<Cancel>,
 }
 
-#[derive(Debug)]
 struct Inner {
-    out: BufWriter<Stdout>,
+    out: Box<dyn Write + Send>,
     line: Vec<u8>,
     entries: u64,
     error: Option<io::Error>,
@@ -31,8 +29,19 @@ impl Document {
     /// Begin the document with where it comes from and the list `name`. `work`, given if its only use is
     /// this output, is cancelled when stdout is closed.
     pub(crate) fn begin(name: &str, made: &Made, work: Option<&Cancel>) -> Self {
+        let out = BufWriter::with_capacity(64 << 10, io::stdout());
+        Self::begin_on(Box::new(out), name, made, work)
+    }
+
+    /// The same somewhere else.
+    pub(crate) fn begin_on(
+        out: Box<dyn Write + Send>,
+        name: &str,
+        made: &Made,
+        work: Option<&Cancel>,
+    ) -> Self {
         let mut inner = Inner {
-            out: BufWriter::with_capacity(64 << 10, io::stdout()),
+            out,
             line: Vec::new(),
             entries: 0,
             error: None,

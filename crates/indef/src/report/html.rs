@@ -11,7 +11,7 @@ use super::{
     input::{Content, Input, PlanInput, RunInput},
     picture::{LEGEND, Picture},
     reads::Reads,
-    summary::{Fact, plan_facts, run_facts},
+    summary::{Fact, contents, plan_facts, run_facts},
 };
 use crate::{
     document::{FileStatus, RunFile},
@@ -132,7 +132,7 @@ fn run_verdict(input: &RunInput, pictures: &[Picture], io_size: Bytes) -> Verdic
     if totals.files_failed > 0 {
         let failed = counted(totals.files_failed, "file", "files");
         return Verdict {
-            text: format!("{failed} failed; {moved} moved. No content was changed."),
+            text: format!("{failed} failed; {moved} moved; {}.", contents(totals)),
             tone: "bad",
         };
     }

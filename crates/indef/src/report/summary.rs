@@ -8,7 +8,7 @@ use units::{Bytes, Nanos};
 use super::{digest::Digest, input::PlanInput};
 use crate::{
     advice::Advice,
-    document::{Proof, RunDocument},
+    document::{Proof, RunDocument, RunTotals},
     output::{Count, Gain, Name, Ratio, Tone, counted},
 };
 
@@ -47,12 +47,7 @@ pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
     }
     if run.totals.files_failed > 0 {
         let failed = Count(run.totals.files_failed);
-        facts.push(fact(
-            "Failed",
-            failed,
-            "contents are whole all the same",
-            Tone::Bad,
-        ));
+        facts.push(fact("Failed", failed, contents(&run.totals), Tone::Bad));
     }
     if run.totals.problems > 0 {
         let paths = counted(run.totals.problems, "path", "paths");
@@ -73,6 +68,14 @@ pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
     let moved = run.totals.files_moved > 0;
     facts.extend(run.proof.iter().flat_map(|proof| proof_facts(proof, moved)));
     facts
+}
+
+/// What is known of the contents of files that failed.
+pub(super) fn contents(totals: &RunTotals) -> String {
+    match totals.files_unwritten {
+        0 => "contents are whole all the same".to_owned(),
+        many => format!("what was moved of {} may be in memory alone", Count(many)),
+    }
 }
 
 fn moved_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {

@@ -65,16 +65,12 @@ impl<'a> Watch<'a> {
     fn file_done(&self, file: &FileResult) {
         self.done.fetch_add(1, Ordering::Relaxed);
         self.count();
-        let entry = run_file(file);
-        if let Some(document) = self.document {
-            document.entry(&entry);
-        }
         let reason = file.reason.as_ref().map(Advice::advice);
         match file.status {
             Status::Failed => self.failed(file),
             Status::Moved | Status::Skipped => self.suspend(|| {
                 let (before, after) = (Count(file.extents_before), Count(file.extents_after));
-                let extents = match entry.why_no_fewer() {
+                let extents = match run_file(file).why_no_fewer() {
                     Some(why) => format!("{before} extents as before ({why})"),
                     None if file.extents_before == file.extents_after => {
                         format!("{before} extents")
@@ -89,6 +85,15 @@ impl<'a> Watch<'a> {
                     reason.as_deref().unwrap_or("")
                 ));
             }),
+        }
+    }
+
+    fn result(&self, file: &FileResult) {
+        if file.is_unwritten() {
+            self.failed(file);
+        }
+        if let Some(document) = self.document {
+            document.entry(&run_file(file));
         }
     }
 
@@ -115,7 +120,7 @@ impl Observer for Watch<'_> {
             }
             RunEvent::Progress { bytes } => self.progress().add(bytes.get()),
             RunEvent::FileDone(file) => self.file_done(file),
-            RunEvent::Unwritten(file) => self.failed(file),
+            RunEvent::Result(file) => self.result(file),
             RunEvent::Fallback {
                 place,
                 engine,
@@ -145,18 +150,41 @@ impl Observer for Watch<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{self, Write},
+        sync::{Arc, Mutex},
+    };
+
     use indef_engine::run::FileError;
     use indef_fs::{FsError, TargetId};
     use units::Bytes;
 
     use super::*;
+    use crate::made::Made;
+
+    /// What was written there.
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn what_could_not_be_written_back_is_an_error() {
         let console = Console::plain();
-        let watch = Watch::new(&console, None);
+        let sink = Sink::default();
+        let out = Box::new(sink.clone());
+        let document = Document::begin_on(out, "files", &Made::default(), None);
+        let watch = Watch::new(&console, Some(&document));
         let error = FsError::new(
-            "/srv/a",
+            "/srv/b",
             "write back moved data",
             std::io::Error::from_raw_os_error(5),
         );
@@ -179,10 +207,25 @@ mod tests {
             bytes_unshared: Bytes::ZERO,
         };
         watch.on(RunEvent::FileDone(&file));
+        watch.on(RunEvent::Result(&file));
+        file.path = "/srv/b".into();
+        watch.on(RunEvent::FileDone(&file));
         assert_eq!(console.errors(), 0);
         file.status = Status::Failed;
-        file.reason = Some(FileError::from(error).into());
-        watch.on(RunEvent::Unwritten(&file));
+        file.reason = Some(FileError::Unwritten(error).into());
+        watch.on(RunEvent::Result(&file));
         assert_eq!(console.errors(), 1);
+        drop(watch);
+        document.end(&serde_json::json!({})).unwrap();
+        let text = sink.0.lock().unwrap().clone();
+        let told: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let files = told["files"].as_array().unwrap();
+        let of = |n: usize| (&files[n]["path"], &files[n]["status"]);
+        assert_eq!(files.len(), 2, "{told}");
+        assert_eq!(of(0), (&"/srv/a".into(), &"moved".into()), "{told}");
+        assert_eq!(of(1), (&"/srv/b".into(), &"failed".into()), "{told}");
+        let reason = files[1]["reason"].as_str().unwrap();
+        assert!(reason.contains("write back moved data failed"), "{reason}");
+        assert!(reason.contains("copy the file elsewhere"), "{reason}");
     }
 }

@@ -68,6 +68,7 @@ impl From<&RunResult> for RunTotals {
             files_moved: totals.files_moved,
             files_skipped: totals.files_skipped,
             files_failed: totals.files_failed,
+            files_unwritten: totals.files_unwritten,
             problems: 0,
             excluded: ExcludedJson::default(),
             bytes_relocated: totals.bytes_relocated.get(),

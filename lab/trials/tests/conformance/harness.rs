@@ -310,8 +310,10 @@ impl Bench {
             assert!(done.steps < 1_000_000, "the relocation does not end");
         }
         drop(relocation);
-        engine.settle()?;
-        Ok(done)
+        match engine.settle().pop() {
+            Some(error) => Err(error.into()),
+            None => Ok(done),
+        }
     }
 
     /// Move a file that must be movable.

@@ -58,8 +58,8 @@ pub(super) struct SimulatedDisk {
     pub(super) keeps_sharing: bool,
     /// Further locks of each step that were held for too long.
     pub(super) further_stalls: u64,
-    /// A file of which the device does not take what was moved.
-    pub(super) unwritten: Option<PathBuf>,
+    /// Files of which the device does not take what was moved.
+    pub(super) unwritten: Vec<PathBuf>,
     /// Files that move along with one: by its inode number.
     pub(super) sharers: HashMap<u64, Vec<TargetId>>,
 }
@@ -285,12 +285,13 @@ impl Relocator for Engine {
         !self.splits()
     }
 
-    fn settle(&self) -> Result<(), FsError> {
-        let unwritten = self.state.lock().unwrap().unwritten.take();
-        let error = std::io::Error::from_raw_os_error(5);
-        unwritten.map_or(Ok(()), |path| {
-            Err(FsError::new(&path, "write back moved data", error))
-        })
+    fn settle(&self) -> Vec<FsError> {
+        let unwritten = std::mem::take(&mut self.state.lock().unwrap().unwritten);
+        let error = || std::io::Error::from_raw_os_error(5);
+        unwritten
+            .into_iter()
+            .map(|path| FsError::new(path, "write back moved data", error()))
+            .collect()
     }
 
     fn begin<'a>(

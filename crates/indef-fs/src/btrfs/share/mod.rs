@@ -162,9 +162,9 @@ impl Relocator for BtrfsShareRange {
         relocation::begin(ways, target, copier)
     }
 
-    fn settle(&self) -> Result<(), FsError> {
+    fn settle(&self) -> Vec<FsError> {
         self.commits.wait();
-        Ok(())
+        Vec::new()
     }
 }
 

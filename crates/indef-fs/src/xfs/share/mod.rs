@@ -203,7 +203,9 @@ impl Relocator for XfsShareRange {
         relocation::begin(ways, target, copier)
     }
 
-    fn settle(&self) -> Result<(), FsError> {
-        self.alone.as_ref().map_or(Ok(()), |alone| alone.settle())
+    fn settle(&self) -> Vec<FsError> {
+        self.alone
+            .as_ref()
+            .map_or_else(Vec::new, |alone| alone.settle())
     }
 }
