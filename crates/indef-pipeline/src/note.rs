@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use indef_core::{SkipReason, calibrate::CannotCalibrate, plan::FilePlan};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
-use indef_fs::{FsKind, NoGeometry, PartKind, Refusal};
+use indef_fs::{FsError, FsKind, NoGeometry, PartKind, Refusal};
 use indef_trace::collect::Source;
 
 use units::Bytes;
@@ -101,6 +101,8 @@ pub enum Note<'a> {
     Unclaimed(&'a ClaimError),
     /// The run cannot be stored, so it cannot be resumed.
     NotStored(&'a Error),
+    /// The run has stopped, since its journal cannot be written. What is left stays stored.
+    JournalFailed(&'a FsError),
     /// The run is done, but its stored state cannot be removed.
     StaysStored(&'a ResumeError),
 }

@@ -127,6 +127,17 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
             let why = chain(error);
             console.note(format_args!("--resume will not be possible: {why}"));
         }
+        Note::JournalFailed(error) => {
+            let failed = refusal::failure(error);
+            let then = match refusal::advice(&error.source) {
+                "" => "indef run --resume continues".to_owned(),
+                first => format!("{first}, then indef run --resume continues"),
+            };
+            console.error(
+                format_args!("{failed}; stopped before anything more was moved"),
+                &then,
+            );
+        }
         Note::StaysStored(error) => console.note(format_args!("{error}")),
         _ => {}
     }

@@ -1,8 +1,17 @@
 //! The journal of a run: the bytes that it reserved, the bytes that these came to, the files that
 //! are done.
 //!
-//! JSON Lines, each appended in one write, so that a killed process leaves whole lines and at most
-//! one torn one at the end, which is ignored (and cut off before anything is appended again).
+//! JSON Lines, each appended in one write, so that a killed process, a power cut or a full disk leaves whole lines and at most
+//! one torn one at the end: nothing is appended after one that failed. It is ignored (and cut off before anything is
+//! appended again), as nothing depends on it:
+//!
+//! - of `reserved` nothing was written yet, as that waits for the whole line. (After a power cut lines may be missing that
+//!   were there before, as no line is synced. Then a resumed run may write so much more than was asked for.)
+//! - without `settled` all that was reserved counts as written;
+//! - without `done` the file is looked at once more, and is found in one piece, or is moved as it is then;
+//! - without the others the run goes on with what the lines before say.
+//!
+//! A line that ends and cannot be understood is damage.
 //!
 //! ```text
 //! {"indef-journal":2,"limit_bytes":1048576,"process":123,"options":{…}}
@@ -166,10 +175,10 @@ pub(super) fn read(input: impl Read) -> Result<History, ReadError> {
             .read_until(b'\n', &mut line)
             .map_err(ReadError::Io)?;
         if line.last() != Some(&b'\n') {
-            if read as u64 == MAX_LINE {
+            if has_newline(&mut input).map_err(ReadError::Io)? {
                 return Err(ReadError::Line(number));
             }
-            // The end, or a line that was being written.
+            // The end, or a line that was being written, whatever the file system has put in its place.
             break;
         }
         let damaged = |_| ReadError::Line(number);
@@ -193,6 +202,21 @@ pub(super) fn read(input: impl Read) -> Result<History, ReadError> {
     let reserved = open.into_values().fold(0, u64::saturating_add);
     history.spent = history.spent.saturating_add(Bytes(reserved));
     Ok(history)
+}
+
+/// Whether a line ends in the rest of the input.
+fn has_newline(input: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let part = input.fill_buf()?;
+        if part.is_empty() {
+            return Ok(false);
+        }
+        if part.contains(&b'\n') {
+            return Ok(true);
+        }
+        let len = part.len();
+        input.consume(len);
+    }
 }
 
 fn apply(history: &mut History, open: &mut HashMap<FileId, u64>, entry: JournalEntry) {
@@ -253,6 +277,15 @@ mod tests {
         for cut in 1..13 {
             let history = read(&text[..text.len() - cut]).unwrap();
             assert_eq!(history.done, HashSet::from([(1, 2)]), "{cut}");
+        }
+        // Zeroes of a file system that lost power, however many.
+        for zeroes in [1, 500, 100_000] {
+            let torn = [&text[..text.len() - 5], &vec![0; zeroes]].concat();
+            let history = read(&torn[..]).unwrap();
+            assert_eq!(history.done, HashSet::from([(1, 2)]), "{zeroes}");
+            assert!(history.valid_len < text.len() as u64 - 5);
+            let ended = [&torn[..], b"\n"].concat();
+            assert!(matches!(read(&ended[..]), Err(ReadError::Line(3))));
         }
         let mut damaged = text.clone();
         let middle = text.len() - 20;

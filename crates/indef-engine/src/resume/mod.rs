@@ -21,10 +21,7 @@ use std::{
     io::{self, BufReader, BufWriter, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Mutex, OnceLock},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -39,7 +36,7 @@ use units::Bytes;
 
 use self::journal::{History, JournalEntry, ReadError};
 use crate::{
-    absolute,
+    Cancel, absolute,
     process::is_ending,
     run::{Observer, RunEvent, RunOptions},
     sync::lock,
@@ -81,7 +78,8 @@ pub struct StoredRun {
     journal: Mutex<File>,
     journal_path: PathBuf,
     plan_path: PathBuf,
-    broken: AtomicBool,
+    /// Why a line of the journal is missing. None is written after that: it would be one with what may be half a line.
+    failure: OnceLock<FsError>,
 }
 
 /// A stored run that nobody works on any more.
@@ -221,7 +219,7 @@ impl StoredRun {
             journal: Mutex::new(journal),
             journal_path: journal_path.to_owned(),
             plan_path: plan_path.to_owned(),
-            broken: AtomicBool::new(false),
+            failure: OnceLock::new(),
         })
     }
 
@@ -336,7 +334,7 @@ impl StoredRun {
                 journal: Mutex::new(journal),
                 journal_path,
                 plan_path,
-                broken: AtomicBool::new(false),
+                failure: OnceLock::new(),
             },
             plans,
             options,
@@ -358,10 +356,25 @@ impl StoredRun {
         self.append(&JournalEntry::Options(options.into()));
     }
 
-    /// An observer that keeps the journal and tells `inner` everything.
+    /// An observer that keeps the journal and tells `inner` everything. Where a line cannot be written, it sets `cancel`, so
+    /// that nothing moves of which [`Self::newest`] would not know, and [`Self::failure`] tells.
     #[must_use]
-    pub fn observer<'a>(&'a self, inner: &'a dyn Observer) -> impl Observer + 'a {
-        Keeper { run: self, inner }
+    pub fn observer<'a>(
+        &'a self,
+        inner: &'a dyn Observer,
+        cancel: &'a Cancel,
+    ) -> impl Observer + 'a {
+        Keeper {
+            run: self,
+            inner,
+            cancel,
+        }
+    }
+
+    /// Why the journal could not be written, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<&FsError> {
+        self.failure.get()
     }
 
     /// The path of the journal.
@@ -384,10 +397,12 @@ impl StoredRun {
     }
 
     fn append(&self, entry: &JournalEntry) {
-        if let Err(error) = journal::write_entry(&mut *lock(&self.journal), entry)
-            && !self.broken.swap(true, Ordering::Relaxed)
+        let mut journal = lock(&self.journal);
+        if self.failure.get().is_none()
+            && let Err(error) = journal::write_entry(&mut *journal, entry)
         {
-            tracing::warn!(path = %self.journal_path.display(), %error, "the journal cannot be written; a resumed run may write more than planned");
+            let error = FsError::new(&self.journal_path, "write the journal", error);
+            let _ = self.failure.set(error);
         }
     }
 }
@@ -395,6 +410,7 @@ impl StoredRun {
 struct Keeper<'a> {
     run: &'a StoredRun,
     inner: &'a dyn Observer,
+    cancel: &'a Cancel,
 }
 
 impl Observer for Keeper<'_> {
@@ -417,6 +433,9 @@ impl Observer for Keeper<'_> {
                 self.run.append(&entry);
             }
             _ => {}
+        }
+        if self.run.failure().is_some() {
+            self.cancel.cancel();
         }
         self.inner.on(event);
     }

@@ -88,9 +88,9 @@ fn entries(directory: &Path) -> usize {
 fn a_run_goes_on_where_it_was_killed() {
     let dir = tempfile::tempdir().unwrap();
     let run = store(dir.path(), 0..5);
-    let id = |inode| TargetId { dev: 7, inode };
+    let (id, cancel) = (|inode| TargetId { dev: 7, inode }, Cancel::new());
     {
-        let observer = run.observer(&());
+        let observer = run.observer(&(), &cancel);
         for inode in [0, 1, 2] {
             observer.on(RunEvent::Reserved {
                 id: id(inode),
@@ -132,7 +132,7 @@ fn a_run_goes_on_where_it_was_killed() {
     });
     resumed
         .run
-        .observer(&())
+        .observer(&(), &Cancel::new())
         .on(RunEvent::FileDone(&result(3, None)));
     drop(resumed);
 
@@ -220,7 +220,8 @@ fn a_new_plan_replaces_those_that_it_covers() {
     drop(left);
     // A file that is done needs no cover.
     let half = store(dir.path(), 1..3);
-    half.observer(&()).on(RunEvent::FileDone(&result(2, None)));
+    half.observer(&(), &Cancel::new())
+        .on(RunEvent::FileDone(&result(2, None)));
     drop(half);
     assert_eq!(
         StoredRun::supersede(dir.path(), &|_, plan| plan.inode == 1).unwrap(),
@@ -271,4 +272,36 @@ fn who_comes_with_the_same_purpose_goes_on() {
     // To be found does not use it up.
     assert_eq!(find("nightly", week), Some(3));
     assert!(StoredRun::newest(dir.path()).unwrap().is_some());
+}
+
+/// What cannot be noted must not be done: the run is asked to stop, and nothing follows what may be half a line.
+#[test]
+fn a_journal_that_cannot_be_written_stops_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = store(dir.path(), 0..3);
+    let path = run.path().to_owned();
+    let id = |inode| TargetId { dev: 7, inode };
+    let cancel = Cancel::new();
+    let observer = run.observer(&(), &cancel);
+    observer.on(RunEvent::FileDone(&result(0, None)));
+    assert!(!cancel.is_cancelled() && run.failure().is_none());
+    let open = |path: &Path| OpenOptions::new().append(true).open(path).unwrap();
+    let full = std::mem::replace(&mut *lock(&run.journal), open(Path::new("/dev/full")));
+    observer.on(RunEvent::Reserved {
+        id: id(1),
+        bytes: Bytes::mib(1),
+    });
+    assert!(cancel.is_cancelled());
+    let error = run.failure().unwrap();
+    assert_eq!(error.path, path);
+    assert_eq!(error.source.kind(), io::ErrorKind::StorageFull);
+    // There is room again.
+    *lock(&run.journal) = full;
+    let len = fs::metadata(&path).unwrap().len();
+    observer.on(RunEvent::FileDone(&result(1, None)));
+    assert_eq!(fs::metadata(&path).unwrap().len(), len);
+    drop(observer);
+    drop(run);
+    let left = StoredRun::newest(dir.path()).unwrap().unwrap().plans;
+    assert_eq!(left.len(), 2);
 }

@@ -67,6 +67,11 @@ impl Run<'_> {
             id: file.target.id,
             bytes: piece.cost,
         });
+        // Also where the observer asked for that just now.
+        if self.stop.cause().is_some() {
+            end.reason = Some(Reason::Skip(SkipReason::Stopped));
+            return end;
+        }
         let meter = Meter {
             run: self,
             target: &file.target,
@@ -248,22 +253,25 @@ impl Meter<'_, '_> {
 
     /// Whether so many bytes more may be written: of a file that others write meanwhile, an engine copies parts once more,
     /// and what that writes beyond the cost is reserved first.
-    fn may_write(&self, bytes: Bytes) -> bool {
+    fn may_write(&self, bytes: Bytes) -> Result<(), SkipReason> {
         let written = Bytes(self.written.load(Ordering::Relaxed));
         let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
         let more = written.saturating_add(bytes).saturating_sub(reserved);
-        if more.is_zero() {
-            return true;
+        if !more.is_zero() && !self.is_stopping() {
+            if !self.run.budget.reserve(more) {
+                return Err(self.run.too_much);
+            }
+            self.reserved.fetch_add(more.get(), Ordering::Relaxed);
+            self.run.observer.on(RunEvent::Reserved {
+                id: self.target.id,
+                bytes: more,
+            });
         }
-        if !self.run.budget.reserve(more) {
-            return false;
+        // Also where the observer asked for that just now.
+        match self.is_stopping() {
+            true => Err(SkipReason::Stopped),
+            false => Ok(()),
         }
-        self.reserved.fetch_add(more.get(), Ordering::Relaxed);
-        self.run.observer.on(RunEvent::Reserved {
-            id: self.target.id,
-            bytes: more,
-        });
-        true
     }
 
     /// Account for a step that was to write `planned` bytes, by the engine's sum so far. Bytes that
@@ -305,12 +313,8 @@ impl Meter<'_, '_> {
             return Ok(());
         }
         self.run.pace.wait(bytes, &self.run.stop);
-        if self.is_stopping() {
-            return Err(self.refuse(SkipReason::Stopped));
-        }
-        if !self.may_write(bytes) {
-            return Err(self.refuse(self.run.too_much));
-        }
+        self.may_write(bytes)
+            .map_err(|reason| self.refuse(reason))?;
         // Counted before: a copy that fails may have written.
         self.written.fetch_add(bytes.get(), Ordering::Relaxed);
         let copied = self.copier.copy(from, to, slice);

@@ -200,6 +200,9 @@ pub enum StopCause {
     Cancelled,
     /// The time limit.
     TimeLimit,
+    /// What it does could not be noted for a run that goes on with it
+    /// ([`StoredRun::failure`](crate::resume::StoredRun::failure)). Whoever stores a run finds that out, not the run itself.
+    Journal,
 }
 
 impl StopCause {
@@ -209,6 +212,7 @@ impl StopCause {
         match self {
             Self::Cancelled => "signal",
             Self::TimeLimit => "time-limit",
+            Self::Journal => "journal",
         }
     }
 }
@@ -218,6 +222,7 @@ impl fmt::Display for StopCause {
         f.pad(match self {
             Self::Cancelled => "stopped on request",
             Self::TimeLimit => "the time limit was reached",
+            Self::Journal => "its journal could not be written",
         })
     }
 }

@@ -910,3 +910,21 @@ fn an_observer_that_panics_ends_the_run_instead_of_hanging_it() {
     }));
     assert!(ended.is_err());
 }
+
+#[test]
+fn an_observer_that_stops_the_run_has_nothing_more_begun() {
+    let sim = Simulated::new();
+    let plans: Vec<_> = (0..20)
+        .map(|n| sim.file(&n.to_string(), 8, BLOCK))
+        .collect();
+    let cancel = Cancel::new();
+    let observer = |event: RunEvent<'_>| {
+        if let RunEvent::Reserved { .. } = event {
+            cancel.cancel();
+        }
+    };
+    let result = sim.run_until(plans, &options(), &cancel, &observer);
+    assert!(sim.state.lock().unwrap().begun.is_empty());
+    assert_eq!(result.stopped, Some(StopCause::Cancelled));
+    assert!(result.files.iter().all(FileResult::is_unfinished));
+}

@@ -110,8 +110,13 @@ impl<'a> Runner<'a> {
         let mut result = match &stored {
             // A dry run does nothing of the work: nothing of it is noted as done.
             Some(stored) if !options.dry_run => {
-                let observer = stored.observer(self.observer);
-                run_beneath(&roots, files, options, cancel, &observer)
+                let observer = stored.observer(self.observer, cancel);
+                let mut result = run_beneath(&roots, files, options, cancel, &observer);
+                if let (Some(error), Some(cause)) = (stored.failure(), &mut result.stopped) {
+                    *cause = StopCause::Journal;
+                    self.notes.note(Note::JournalFailed(error));
+                }
+                result
             }
             _ => run_beneath(&roots, files, options, cancel, self.observer),
         };

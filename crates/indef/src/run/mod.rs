@@ -20,7 +20,7 @@ use indef_engine::{
     claim::Holder,
     collect::Excluded,
     history,
-    run::{RunOptions, RunResult, run_beneath},
+    run::{RunOptions, RunResult, StopCause, run_beneath},
 };
 use indef_fs::{Refusal, Roots};
 use indef_pipeline::{
@@ -111,10 +111,10 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         printed => printed.context(UNPRINTED)?,
     }
-    Ok(if stopped.is_some() {
-        Outcome::Stopped
-    } else {
-        Outcome::Done
+    Ok(match stopped {
+        Some(StopCause::Cancelled | StopCause::TimeLimit) => Outcome::Stopped,
+        // A failure, which was told.
+        Some(StopCause::Journal) | None => Outcome::Done,
     })
 }
 

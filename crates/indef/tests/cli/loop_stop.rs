@@ -6,12 +6,13 @@
 use std::{
     env, fs,
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
 };
 
+use crate::common::small::Small;
 use crate::common::{
     Ran, Run, btrfs_progs, ended, fragments, has_begun, hashes, indef, indef_with_state, left_in,
     make, make_several, scratch, signal, spawn,
@@ -200,6 +201,49 @@ fn loop_the_time_limit_stops_with_status_3() {
     assert_eq!(ran.status, 3, "{ran:?}");
     assert_eq!(ran.json()["stopped"], "time-limit");
     assert!(total(&ran, "bytes_relocated") < 16 << 20);
+}
+
+/// What cannot be noted for `--resume` is not done. A line of which only half could be written is no damage.
+#[test]
+fn loop_a_journal_on_a_full_disk_stops_the_run() {
+    const FILES: usize = 200;
+    let (Some(state), Some(mut scratch)) = (Small::new(), scratch("ext4")) else {
+        return;
+    };
+    make_several(scratch.path(), FILES, Bytes::kib(64), Bytes::kib(4));
+    let files: Vec<_> = (0..FILES)
+        .map(|n| scratch.path().join(format!("file {n}")))
+        .collect();
+    let contents = hashes(scratch.path());
+    let indef = || indef_with_state(state.path());
+    let child = spawn(
+        indef()
+            .args(["run", "--json", "--jobs", "1", "--rate", "1MiB"])
+            .arg(scratch.path()),
+    );
+    has_begun(&files, 16);
+    state.fill("ballast");
+    let ran = ended(child);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let told = ran.json();
+    assert_eq!(told["stopped"], "journal", "{told}");
+    let error = ran.err.lines().find(|line| line.contains(".journal: "));
+    let error = error.unwrap_or_else(|| panic!("{ran:?}"));
+    assert!(error.contains("no space left on device"), "{error}");
+    assert!(
+        error.contains("make room first, then indef run --resume continues"),
+        "{error}"
+    );
+    let left = |files: &[PathBuf]| files.iter().filter(|file| fragments(file) > 1).count();
+    let moved = FILES - left(&files);
+    // A page of the journal takes some thirty files.
+    assert!((1..100).contains(&moved), "{moved}");
+    fs::remove_file(state.path().join("ballast")).unwrap();
+    let resumed = resume(indef());
+    assert_eq!(resumed.status, 0, "{resumed:?}");
+    assert_eq!(left(&files), 0);
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(scratch.path()), contents);
 }
 
 /// Until its plan is there, time passes, too.

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::common::small::Small;
 use crate::common::{
     ForAnybody, Ran, Run, ended, indef, is_root, make, run, scratch, signal, spawn,
 };
@@ -300,29 +301,6 @@ fn a_time_limit_ends_it() {
     assert!((500_000_000..20_000_000_000).contains(&told), "{told}");
 }
 
-/// A small file system, unmounted when the test ends.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn new() -> Option<Self> {
-        if !is_root() {
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=512k", "tmpfs", text(dir.path())])
-            .status();
-        assert!(mounted.unwrap().success());
-        Some(Self(dir))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn loop_a_full_disk_costs_nothing_that_was_learned() {
     a_full_disk_costs_nothing(Stdio::piped());
@@ -341,12 +319,12 @@ fn a_full_disk_costs_nothing(out: Stdio) {
     let Some(small) = Small::new() else { return };
     let file = fs.path().join("file");
     make(&file, Bytes::mib(8), Bytes::mib(8));
-    let profile = small.0.path().join("profile");
+    let profile = small.path().join("profile");
     let elsewhere = tempfile::tempdir().unwrap();
     // The command itself fills the disk on which its profile lies.
     let script = format!(
         "dd if=/dev/zero of={} bs=4k 2>/dev/null; dd if={} of=/dev/null bs=4k status=none",
-        text(&small.0.path().join("filling")),
+        text(&small.path().join("filling")),
         text(&file)
     );
     let ran = indef()
@@ -378,7 +356,7 @@ fn a_full_disk_costs_nothing(out: Stdio) {
         "{said}"
     );
     // As the message says: with room again, all of it is stored.
-    fs::remove_file(small.0.path().join("filling")).unwrap();
+    fs::remove_file(small.path().join("filling")).unwrap();
     let whole = fs.path().with_file_name("whole");
     let ran = run(["profile", "import", text(&whole), text(&kept[0])]);
     assert_eq!(ran.status, 0, "{ran:?}");

@@ -4,6 +4,7 @@ pub(crate) mod aside;
 pub(crate) mod documented;
 pub(crate) mod reader;
 pub(crate) mod second;
+pub(crate) mod small;
 pub(crate) mod tmux;
 
 use std::{
