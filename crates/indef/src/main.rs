@@ -50,14 +50,14 @@ use clap::Parser;
 
 use args::{Cli, Command, Internal};
 use outcome::Outcome;
-use output::{Console, Style, print_error};
+use output::{Console, Style, json, print_error};
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
     if let Some(verb) = Internal::of(&words) {
         return exit(internal(&verb), 0, Style::new(false));
     }
-    let cli = Cli::parse_from(words);
+    let cli = Cli::try_parse_from(&words).unwrap_or_else(|wrong| misused(&words, &wrong));
     let console = Console::new(&cli.common);
     log(&cli.common, &console);
     let result = match &cli.command {
@@ -76,7 +76,35 @@ fn main() -> ExitCode {
         Command::History(args) => history::history(args, &console),
         Command::Doctor(_) => doctor::doctor(&console),
     };
+    if console.json
+        && let Some(error) = failure(&result, &console)
+    {
+        let _ = json::end_failed(&error);
+    }
     exit(result, console.errors(), console.err)
+}
+
+/// Wrong usage, or a call for help.
+fn misused(words: &[OsString], wrong: &clap::Error) -> ! {
+    // Of a command that is to be traced, no word is ours.
+    let mut ours = words.iter().take_while(|word| *word != "--");
+    if wrong.use_stderr() && ours.any(|word| word == "--json") {
+        let text = wrong.to_string();
+        // The error, without the tips and the usage that follow it.
+        let said = text.split("\n\n").next().unwrap_or_default();
+        let said: Vec<&str> = said.split_whitespace().skip(1).collect();
+        let _ = json::end_failed(&said.join(" "));
+    }
+    wrong.exit()
+}
+
+/// Why there may be no document on stdout, as one line.
+fn failure(result: &anyhow::Result<Outcome>, console: &Console) -> Option<String> {
+    match result {
+        Ok(_) => console.first_error().map(str::to_owned),
+        Err(error) if is_broken_pipe(error) => None,
+        Err(error) => Some(refusal::line(error)),
+    }
 }
 
 /// Do what no person asks for.

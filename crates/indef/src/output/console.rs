@@ -3,7 +3,10 @@
 use std::{
     fmt,
     io::{self, IsTerminal, Write},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::{Style, name::is_invisible};
@@ -27,6 +30,8 @@ pub(crate) struct Console {
     /// Whether progress was requested, whatever stderr is.
     pub(crate) progress_forced: bool,
     errors: AtomicU64,
+    /// The line of the first one.
+    first_error: OnceLock<String>,
 }
 
 impl Console {
@@ -57,6 +62,7 @@ impl Console {
             },
             progress_forced: common.progress == When::Always,
             errors: AtomicU64::new(0),
+            first_error: OnceLock::new(),
         }
     }
 
@@ -72,6 +78,7 @@ impl Console {
             progress: false,
             progress_forced: false,
             errors: AtomicU64::new(0),
+            first_error: OnceLock::new(),
         }
     }
 
@@ -85,6 +92,7 @@ impl Console {
             format!("{what}: {advice}")
         };
         print_error(self.err, &line);
+        self.first_error.get_or_init(|| line);
     }
 
     /// Print information that is no failure.
@@ -110,6 +118,11 @@ impl Console {
         if self.verbose > 0 {
             self.note(text);
         }
+    }
+
+    /// The line of the first error, without the program's name.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        self.first_error.get().map(String::as_str)
     }
 
     /// The number of errors so far.

@@ -1,5 +1,5 @@
 //! One JSON document on stdout, written while its entries arrive: never more than one of them is
-//! in memory.
+//! in memory. It is whole however the command ends ([`end_failed`]).
 
 use std::{
     io::{self, BufWriter, Write},
@@ -10,6 +10,25 @@ use indef_engine::Cancel;
 use serde::Serialize;
 
 use crate::{document::SCHEMA, made::Made};
+
+/// How much of the one document stands on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Nothing,
+    /// Up to somewhere in its list.
+    Begun,
+    /// All of it, or what could be written of it.
+    Whole,
+}
+
+/// Of this process, as its stdout is.
+static STANDING: Mutex<Standing> = Mutex::new(Standing::Nothing);
+
+/// Note how much there is now. Returns how much there was.
+fn stands(now: Standing) -> Standing {
+    let mut standing = STANDING.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::replace(&mut *standing, now)
+}
 
 /// A document `{"schema":…, NAME:[…], …}` while it is written. Entries come from many threads.
 pub(crate) struct Document {
@@ -29,6 +48,7 @@ impl Document {
     /// Begin the document with where it comes from and the list `name`. `work`, given if its only use is
     /// this output, is cancelled when stdout is closed.
     pub(crate) fn begin(name: &str, made: &Made, work: Option<&Cancel>) -> Self {
+        stands(Standing::Begun);
         let out = BufWriter::with_capacity(64 << 10, io::stdout());
         Self::begin_on(Box::new(out), name, made, work)
     }
@@ -80,6 +100,7 @@ impl Document {
     ///
     /// The first error of any write.
     pub(crate) fn end(self, rest: &impl Serialize) -> io::Result<()> {
+        stands(Standing::Whole);
         let mut inner = self
             .inner
             .into_inner()
@@ -131,8 +152,38 @@ struct WithOrigin<'a, D> {
 ///
 /// Those of stdout.
 pub(crate) fn print_bare(document: &impl Serialize) -> io::Result<()> {
+    stands(Standing::Whole);
     let text = serde_json::to_string(document)?;
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()
+}
+
+/// The document of a command that failed before it had anything else to tell.
+#[derive(Serialize)]
+struct Failed<'a> {
+    schema: u64,
+    error: &'a str,
+}
+
+/// The command has failed: tell so in a document of its own, or in the one that it had begun and dropped. One that is whole
+/// stays as it is.
+///
+/// # Errors
+///
+/// Those of stdout.
+pub(crate) fn end_failed(error: &str) -> io::Result<()> {
+    match stands(Standing::Whole) {
+        Standing::Nothing => {
+            let schema = SCHEMA;
+            print(&Failed { schema, error }, &Made::of(&[]))
+        }
+        Standing::Begun => {
+            let error = serde_json::to_string(error)?;
+            let mut out = io::stdout().lock();
+            writeln!(out, "\n],\"error\":{error}}}")?;
+            out.flush()
+        }
+        Standing::Whole => Ok(()),
+    }
 }

@@ -8,7 +8,7 @@ use std::{
     ffi::OsString,
     io,
     os::unix::process::{CommandExt, ExitStatusExt},
-    process::{Child, Command, ExitStatus},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -31,13 +31,17 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Start the command, held back.
-    pub(super) fn start(command: &[OsString]) -> Result<Self> {
+    /// Start the command, held back. Where stdout is for one document, what it prints goes to stderr.
+    pub(super) fn start(command: &[OsString], console: &Console) -> Result<Self> {
         let own = env::current_exe().context("cannot find this program to start the command")?;
         let child = Command::new(own)
             .arg("held")
             .arg("--")
             .args(command)
+            .stdout(match console.json {
+                true => io::stderr().into(),
+                false => Stdio::inherit(),
+            })
             .spawn()
             .context("cannot start the command")?;
         let pid = i32::try_from(child.id())

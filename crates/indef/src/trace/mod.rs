@@ -51,7 +51,7 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
     let traced = match args.command.as_slice() {
         [] => None,
         command => {
-            let traced = Traced::start(command)?;
+            let traced = Traced::start(command, console)?;
             session.follow(traced.id()).map_err(explain)?;
             traced.go_on()?;
             Some(traced)

@@ -123,7 +123,11 @@ fn mistakes_are_told_by_check_and_keep_a_run_from_beginning() {
         &format!("--config={name}"),
         "/no/such/path",
     ]);
-    assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran:?}");
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let document = ran.json();
+    assert!(document["files"].is_null(), "{document}");
+    let error = document["error"].as_str().unwrap();
+    assert!(error.contains("nothing was done"), "{document}");
     assert!(
         ran.err.contains("nothing was done") && !ran.err.contains("/no/such/path"),
         "{ran:?}"

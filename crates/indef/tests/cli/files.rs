@@ -155,7 +155,11 @@ fn a_bad_list_is_refused_with_its_line_before_anything_is_done() {
                 .args([verb, "--json", "--files-from", "-"])
                 .args(options);
             let ran = fed(command.current_dir(dir.path()), list);
-            assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran:?}");
+            assert_eq!(ran.status, 1, "{ran:?}");
+            let document = ran.json();
+            assert!(document.get("files").is_none(), "{document}");
+            let error = document["error"].as_str().unwrap();
+            assert!(error.contains(told), "{document}");
             assert!(ran.error_line("-: ").contains(told), "{ran:?}");
         }
     }

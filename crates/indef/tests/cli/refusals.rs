@@ -83,6 +83,56 @@ fn paths_that_cannot_be_used_are_told_alike() {
 #[test]
 fn what_is_no_file_is_a_clear_skip() {
     let dir = tempfile::tempdir().unwrap();
+/// Whoever reads the document alone is told why there is nothing in it, in the words of stderr and with the same status.
+#[test]
+fn a_failure_is_in_the_document_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, vec![1; 20_000]).unwrap();
+    let (missing, file) = (dir.path().join("missing"), text(&file));
+    let (missing, below) = (text(&missing), missing.join("plan"));
+    let commands: &[(&[&str], i32, &str)] = &[
+        (&["scan", "--profile", missing, file], 1, missing),
+        (&["plan", "--profile", missing, file], 1, missing),
+        // Its document is begun by then.
+        (&["plan", "-o", text(&below), file], 1, text(&below)),
+        (&["run", "--plan", missing], 1, missing),
+        (&["run", "--files-from", missing], 1, missing),
+        (&["compact", missing], 1, missing),
+        (&["compact", "/proc"], 1, "/proc"),
+        (&["top", "--profile", missing, file], 1, missing),
+        (&["probe", missing], 1, missing),
+        (&["report", missing], 1, missing),
+        (&["profile", "show", missing], 1, missing),
+        (&["trace", "--pid", "999999999"], 1, "no process"),
+        (&["watch", file], 1, "--once"),
+        (&["scan", "--bogus", file], 2, "--bogus"),
+        (&["scan"], 2, "required"),
+    ];
+    for (words, status, what) in commands {
+        let ran = run(words.iter().chain(&["--json"]));
+        assert_eq!(ran.status, *status, "{words:?}: {ran:?}");
+        let told = ran.json();
+        assert_eq!(told["schema"], 1, "{words:?}: {told}");
+        assert_eq!(told["made"]["command"][1], words[0], "{words:?}: {told}");
+        let error = told["error"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{words:?}: {told}"));
+        assert!(error.contains(what), "{words:?}: {error}");
+        let words_of = |line: &str| {
+            let line = line
+                .strip_prefix("indef: ")
+                .or(line.strip_prefix("error: "));
+            line.is_some_and(|said| error.starts_with(said))
+        };
+        assert!(ran.err.lines().any(words_of), "{words:?}: {error}: {ran:?}");
+    }
+    // Help is no failure, and the words of a command that is to be traced are its own.
+    assert!(run(["scan", "--json", "--help"]).out.contains("Usage:"));
+    let ran = run(["trace", "--bogus", "--", "scan", "--json"]);
+    assert_eq!((ran.status, ran.out.as_str()), (2, ""));
+}
+
     let fifo = dir.path().join("fifo");
     rustix::fs::mknodat(
         rustix::fs::CWD,

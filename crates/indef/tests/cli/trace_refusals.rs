@@ -288,6 +288,22 @@ fn loop_signals_end_it_with_everything_kept() {
 }
 
 #[test]
+fn what_the_command_prints_does_not_get_into_the_document() {
+    if !is_root() {
+        return;
+    }
+    let speaks = ["sh", "-c", "echo out; echo err >&2"];
+    let ran = run(["trace", "--json", "--"].iter().chain(&speaks));
+    assert_eq!(ran.json()["schema"], 1);
+    assert!(
+        ran.err.contains("out\n") && ran.err.contains("err\n"),
+        "{ran:?}"
+    );
+    let ran = run(["trace", "--quiet", "--"].iter().chain(&speaks));
+    assert_eq!(ran.out, "out\n");
+}
+
+#[test]
 fn a_time_limit_ends_it() {
     if !is_root() {
         return;
