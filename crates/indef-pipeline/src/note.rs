@@ -107,6 +107,20 @@ pub enum Note<'a> {
     StaysStored(&'a ResumeError),
 }
 
+impl Note<'_> {
+    /// Whether it tells of a path that could not be looked at: a failure, and not only a skip.
+    #[must_use]
+    pub const fn is_problem(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                refusal: Refusal::Failed(_),
+                ..
+            }
+        )
+    }
+}
+
 /// The reason for which accesses of a profile are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {

@@ -6,7 +6,10 @@ use std::{
     collections::BTreeMap,
     fmt::Display,
     io::{self, Write},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use anyhow::{Context, Result};
@@ -14,7 +17,6 @@ use indef_core::{
     SkipReason,
     plan::{Chunk, Decision, FilePlan, PathJson, PlanTotals, Weight},
 };
-use indef_engine::collect::Excluded;
 use indef_pipeline::{
     Cancel, Note,
     plan::{Planned, Planner, write},
@@ -52,7 +54,9 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     // Begun with the walk: an earlier failure leaves nothing on stdout.
     let document: OnceLock<Document> = OnceLock::new();
     let teller = Teller::new(console, "planning");
+    let problems = AtomicU64::new(0);
     let notes = |note: Note<'_>| {
+        problems.fetch_add(note.is_problem().into(), Ordering::Relaxed);
         if let (Note::Walk, true) = (note, console.json) {
             document.get_or_init(|| Document::begin("chunks", &chosen.made(), Some(&cancel)));
         }
@@ -63,6 +67,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     };
     let planned = planner.plan(&cancel, &notes).map_err(explain)?;
     drop(teller);
+    let problems = problems.into_inner();
     let document = document.into_inner();
     if let Some(document) = &document {
         for file in &planned.files {
@@ -77,9 +82,9 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
         write(path, &planned.options, files).map_err(explain)?;
     }
     let printed = match document {
-        Some(document) => document.end(&PlanRest::from(&planned)),
+        Some(document) => document.end(&PlanRest::new(&planned, problems)),
         None if console.quiet => Ok(()),
-        None => text(&mut io::stdout().lock(), args, console, &planned),
+        None => text(&mut io::stdout().lock(), args, console, &planned, problems),
     };
     printed.context(UNPRINTED)?;
     Ok(if cancelled {
@@ -192,14 +197,23 @@ pub(crate) struct TotalsJson {
     skipped: BTreeMap<&'static str, u64>,
     /// Of the walk; a plan file does not tell.
     #[serde(flatten)]
-    excluded: Option<ExcludedJson>,
+    walk: Option<WalkJson>,
+}
+
+/// What the walk did not look at.
+#[derive(Serialize)]
+pub(crate) struct WalkJson {
+    /// Paths that could not be looked at.
+    problems: u64,
+    #[serde(flatten)]
+    excluded: ExcludedJson,
 }
 
 impl TotalsJson {
     pub(crate) fn new(
         totals: &PlanTotals,
         skipped: &BTreeMap<SkipReason, u64>,
-        excluded: Option<Excluded>,
+        walk: Option<WalkJson>,
     ) -> Self {
         Self {
             files: totals.files,
@@ -214,7 +228,7 @@ impl TotalsJson {
                 .iter()
                 .map(|(reason, files)| (reason.as_str(), *files))
                 .collect(),
-            excluded: excluded.map(ExcludedJson::from),
+            walk,
         }
     }
 }
@@ -246,15 +260,18 @@ struct PredictionJson {
     possible_cost_bytes: Bytes,
 }
 
-impl From<&Planned> for PlanRest {
-    fn from(planned: &Planned) -> Self {
+impl PlanRest {
+    fn new(planned: &Planned, problems: u64) -> Self {
         let limited = &planned.limited;
         let measured = weights::measured(planned);
         Self {
             totals: TotalsJson::new(
                 &planned.totals,
-                &planned.skipped,
-                Some(planned.summary.excluded),
+                &planned.untouched(),
+                Some(WalkJson {
+                    problems,
+                    excluded: planned.summary.excluded.into(),
+                }),
             ),
             policy: planned.options.policy.as_str(),
             reclaim_ratio: planned.options.reclaim_ratio,
@@ -284,12 +301,13 @@ fn text(
     args: &PlanCommandArgs,
     console: &Console,
     planned: &Planned,
+    problems: u64,
 ) -> io::Result<()> {
     best_files(out, args, console, planned)?;
     if let Some((found, comparison)) = weights::measured(planned) {
         weights::write(out, console, found, comparison, planned.prediction.as_ref())?;
     }
-    sums(out, args, console, planned)
+    sums(out, args, console, planned, problems)
 }
 
 fn best_files(
@@ -363,6 +381,7 @@ fn sums(
     args: &PlanCommandArgs,
     console: &Console,
     planned: &Planned,
+    problems: u64,
 ) -> io::Result<()> {
     let Planned {
         totals, limited, ..
@@ -436,11 +455,15 @@ fn sums(
             ),
         )?;
     }
-    for (reason, files) in &planned.skipped {
+    for (reason, files) in planned.untouched() {
         line(
             "left",
-            format!("{}: {}", counted(*files, "file", "files"), reason.advice()),
+            format!("{}: {}", counted(files, "file", "files"), reason.advice()),
         )?;
+    }
+    if problems > 0 {
+        let paths = counted(problems, "path", "paths");
+        line("problems", format!("{paths} could not be looked at"))?;
     }
     if let Some(excluded) = ExcludedJson::from(planned.summary.excluded).text() {
         line("excluded", excluded)?;

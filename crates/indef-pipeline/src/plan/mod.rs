@@ -362,6 +362,20 @@ impl Planner {
     }
 }
 
+impl Planned {
+    /// All files of which nothing moves, by reason: those that were left out, and those of which truncation and limits left
+    /// nothing.
+    #[must_use]
+    pub fn untouched(&self) -> BTreeMap<SkipReason, u64> {
+        let mut untouched = self.skipped.clone();
+        let chunks = self.files.iter().map(|file| &file.chunks[..]);
+        for reason in chunks.filter_map(untouched_reason) {
+            *untouched.entry(reason).or_default() += 1;
+        }
+        untouched
+    }
+}
+
 /// The policy where none is requested.
 #[must_use]
 pub const fn default_policy(has_profile: bool) -> Policy {
@@ -385,7 +399,7 @@ pub struct Planned {
     /// Files of which nothing moves although a person could do something about it, if they were to
     /// be kept.
     pub notable: Vec<FilePlan>,
-    /// All files of which nothing moves, by reason.
+    /// The files that are not among these, by reason ([`Self::untouched`]).
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Sums over all files.
     pub totals: PlanTotals,

@@ -22,7 +22,7 @@ use indef_engine::{
     history,
     run::{RunOptions, RunResult, StopCause, run_beneath},
 };
-use indef_fs::{Refusal, Roots};
+use indef_fs::Roots;
 use indef_pipeline::{
     Cancel, Note,
     plan::Planner,
@@ -132,13 +132,7 @@ fn load(
         if let (Note::Untouched { plan, reason, .. }, Some(document)) = (note, document) {
             document.entry(&untouched_file(plan, reason));
         }
-        if let Note::Refused {
-            refusal: Refusal::Failed(_),
-            ..
-        } = note
-        {
-            problems.fetch_add(1, Ordering::Relaxed);
-        }
+        problems.fetch_add(note.is_problem().into(), Ordering::Relaxed);
         teller.tell(note);
     };
     if args.resume {

@@ -297,6 +297,14 @@ fn loop_a_budget_is_kept() {
         return;
     };
     make_several(scratch.path(), 4, Bytes::mib(2), Bytes::kib(4));
+    let planned = command(&["plan", "--json", "--budget", "3MiB"], scratch.path()).json();
+    let totals = &planned["totals"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let skipped = totals["skipped"].as_object().unwrap();
+    assert!(number(&skipped["over-budget"]) >= 2, "{totals}");
+    let skipped: u64 = skipped.values().map(number).sum();
+    let moves = number(&totals["files_to_move"]);
+    assert_eq!(number(&totals["files"]), moves + skipped, "{totals}");
     let ran = command(&["run", "--json", "--budget", "3MiB"], scratch.path());
     assert_eq!(ran.status, 0, "{ran:?}");
     let relocated = ran.json()["totals"]["bytes_relocated"].as_u64().unwrap();

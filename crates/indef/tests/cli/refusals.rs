@@ -30,7 +30,10 @@ fn a_path_that_does_not_exist_is_named_and_the_others_are_done() {
             Some(1),
             "{ran:?}"
         );
+        assert_eq!(ran.json()["totals"]["problems"], 1, "{ran:?}");
     }
+    let ran = run(["plan", "/no/such/path", text(dir.path())]);
+    assert!(ran.out.contains("1 path could not be looked at"), "{ran:?}");
 }
 
 #[test]
@@ -80,9 +83,6 @@ fn paths_that_cannot_be_used_are_told_alike() {
     );
 }
 
-#[test]
-fn what_is_no_file_is_a_clear_skip() {
-    let dir = tempfile::tempdir().unwrap();
 /// Whoever reads the document alone is told why there is nothing in it, in the words of stderr and with the same status.
 #[test]
 fn a_failure_is_in_the_document_too() {
@@ -133,6 +133,9 @@ fn a_failure_is_in_the_document_too() {
     assert_eq!((ran.status, ran.out.as_str()), (2, ""));
 }
 
+#[test]
+fn what_is_no_file_is_a_clear_skip() {
+    let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     rustix::fs::mknodat(
         rustix::fs::CWD,
