@@ -3,7 +3,7 @@
 //! Names and units are a contract; fields may be added, never renamed. Fields that older documents
 //! lack are optional when they are read.
 
-use indef_core::plan::PathJson;
+use indef_core::{SkipReason, plan::PathJson};
 use serde::{Deserialize, Serialize};
 
 use crate::{excluded::ExcludedJson, made::Made};
@@ -92,6 +92,15 @@ pub(crate) struct RunFile {
 }
 
 impl RunFile {
+    /// The reason for which it was left alone, if it was.
+    pub(crate) fn skip_reason(&self) -> Option<SkipReason> {
+        let word = (self.status == FileStatus::Skipped).then_some(self.reason.as_deref()?)?;
+        SkipReason::ALL
+            .iter()
+            .copied()
+            .find(|reason| reason.as_str() == word)
+    }
+
     /// Why it has as many extents as before although something of it moved, if so.
     pub(crate) fn why_no_fewer(&self) -> Option<&'static str> {
         let moved = self.status == FileStatus::Moved && self.extents_before == self.extents_after;

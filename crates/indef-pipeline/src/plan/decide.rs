@@ -199,7 +199,8 @@ fn cost_of_whole_file(chunks: &mut [Chunk], layout: &Layout) {
 
 /// The reason for which nothing of a file moves, where nothing does: the most informative reason of
 /// its chunks.
-pub(crate) fn untouched_reason(chunks: &[Chunk]) -> Option<SkipReason> {
+#[must_use]
+pub fn untouched_reason(chunks: &[Chunk]) -> Option<SkipReason> {
     let mut told = SkipReason::Empty;
     for chunk in chunks {
         match chunk.decision {

@@ -48,7 +48,7 @@ use crate::{
     weigh::{self, Comparison, Rankings, ReadTimes},
 };
 pub use decide::is_fine;
-pub(crate) use decide::untouched_reason;
+pub use decide::untouched_reason;
 use decide::{Basis, Names};
 use named::Sharers;
 use times::TimesBy;

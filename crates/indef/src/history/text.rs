@@ -92,7 +92,10 @@ fn ended(record: &Record) -> String {
         State::Killed => "killed".to_owned(),
         State::Ended(outcome) => match (outcome.ended, &outcome.why) {
             (End::Stopped, Some(why)) => format!("stopped: {why}"),
-            (end, _) => word(end).to_owned(),
+            (end, _) => match outcome.files_failed + outcome.problems {
+                0 => word(end).to_owned(),
+                failures => format!("{}, {} failed", word(end), Count(failures)),
+            },
         },
     }
 }
@@ -110,13 +113,21 @@ impl fmt::Display for Command<'_> {
     }
 }
 
-/// Why a run failed, and with `--verbose` what it left alone.
+/// Why a run failed, and what of it did; with `--verbose` what it left alone.
 fn details(out: &mut dyn Write, console: &Console, record: &Record) -> io::Result<()> {
     let Some(outcome) = outcome(record) else {
         return Ok(());
     };
     if let (End::Failed, Some(why)) = (outcome.ended, &outcome.why) {
         writeln!(out, "{}: {}", started(record), Name(Path::new(why)))?;
+    }
+    if outcome.files_failed > 0 {
+        let files = counted(outcome.files_failed, "file", "files");
+        writeln!(out, "{}: {files} failed", started(record))?;
+    }
+    if outcome.problems > 0 {
+        let paths = counted(outcome.problems, "path", "paths");
+        writeln!(out, "{}: {paths} could not be looked at", started(record))?;
     }
     if console.verbose == 0 {
         return Ok(());
@@ -128,14 +139,6 @@ fn details(out: &mut dyn Write, console: &Console, record: &Record) -> io::Resul
         let advice = known.map_or(reason.as_str().into(), |known| known.advice());
         let files = counted(*files, "file", "files");
         writeln!(out, "{}: {files} left alone: {advice}", started(record))?;
-    }
-    if outcome.files_failed > 0 {
-        let files = counted(outcome.files_failed, "file", "files");
-        writeln!(out, "{}: {files} failed", started(record))?;
-    }
-    if outcome.problems > 0 {
-        let paths = counted(outcome.problems, "path", "paths");
-        writeln!(out, "{}: {paths} could not be looked at", started(record))?;
     }
     if outcome.stalls_over_limit > 0 {
         let steps = counted(outcome.stalls_over_limit, "step", "steps");

@@ -1,6 +1,6 @@
 //! The files of a run, condensed while they are read: sums of all, and the worst ones.
 
-use std::{cmp::Reverse, fmt};
+use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
 use indef_core::SkipReason;
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
@@ -23,6 +23,8 @@ pub(super) struct Digest {
     pub(super) planned_bytes: u64,
     /// Files of which something is left to do.
     pub(super) unfinished: u64,
+    /// Files that were left alone, by reason.
+    pub(super) left_alone: BTreeMap<SkipReason, u64>,
     /// Why the first of those that have as many extents as before has them.
     pub(super) why_no_fewer: Option<&'static str>,
     worst: Vec<RunFile>,
@@ -57,6 +59,9 @@ impl Digest {
             self.moved_before += file.extents_before;
             self.moved_after += file.extents_after;
             self.why_no_fewer = self.why_no_fewer.or(file.why_no_fewer());
+        }
+        if let Some(reason) = file.skip_reason() {
+            *self.left_alone.entry(reason).or_default() += 1;
         }
         let is_left = file.reason.as_deref() == Some(SkipReason::Stopped.as_str());
         self.unfinished += u64::from(is_left);

@@ -11,7 +11,7 @@ use super::{
     input::{Content, Input, PlanInput, RunInput},
     picture::{LEGEND, Picture},
     reads::Reads,
-    summary::{Fact, contents, plan_facts, run_facts},
+    summary::{Fact, contents, plan_facts, run_facts, why_nothing},
 };
 use crate::{
     document::{FileStatus, RunFile},
@@ -136,24 +136,39 @@ fn run_verdict(input: &RunInput, pictures: &[Picture], io_size: Bytes) -> Verdic
             tone: "bad",
         };
     }
-    if run.dry_run {
-        let files = counted(files.planned_files, "file", "files");
-        let bytes = Bytes(input.files.planned_bytes);
-        return Verdict {
-            text: format!("{files} would move, {bytes} would be written. Nothing was changed."),
-            tone: "",
-        };
-    }
+    let did = match run.dry_run {
+        true => {
+            let files = counted(files.planned_files, "file", "files");
+            let bytes = Bytes(input.files.planned_bytes);
+            format!("{files} would move, {bytes} would be written. Nothing was changed")
+        }
+        false => format!("{moved} moved"),
+    };
     if totals.problems > 0 {
         let paths = counted(totals.problems, "path", "paths");
         return Verdict {
-            text: format!("{paths} could not be looked at; {moved} moved."),
+            text: format!("{paths} could not be looked at; {did}."),
             tone: "bad",
         };
     }
-    if totals.files_moved == 0 {
+    let moves = match run.dry_run {
+        true => files.planned_files,
+        false => totals.files_moved,
+    };
+    if moves == 0 {
+        let (text, tone) = match (&run.stopped, files.files) {
+            (Some(_), _) => (
+                "It was stopped before anything was moved.".to_owned(),
+                "warn",
+            ),
+            (None, 0) => ("There were no files to look at.".to_owned(), ""),
+            (None, _) => (why_nothing(&files.left_alone, !run.dry_run), ""),
+        };
+        return Verdict { text, tone };
+    }
+    if run.dry_run {
         return Verdict {
-            text: "Nothing was worth moving.".to_owned(),
+            text: format!("{did}."),
             tone: "",
         };
     }
@@ -210,7 +225,7 @@ fn plan_part(source: String, plan: &PlanInput) -> Part<'_> {
     let totals = &plan.totals;
     let files = counted(totals.files_to_move, "file", "files");
     let verdict = match (totals.files_to_move, plan.reads.differ()) {
-        (0, _) => "Nothing is worth moving.".to_owned(),
+        (0, _) => why_nothing(&plan.left_alone, false),
         (_, true) => format!(
             "{files} would move, {} would be written: a read of {} takes {} requests.",
             totals.cost,

@@ -1,6 +1,7 @@
 //! The inputs of a report: plan files and saved results, distinguished by their content.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     fs::File,
     io::{BufRead, BufReader, Read},
@@ -12,13 +13,14 @@ use indef_core::{
     SkipReason,
     plan::{Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanReader},
 };
+use indef_pipeline::plan::untouched_reason;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
-use serde_json::Value;
+use serde_json::{Value, json};
 use units::Bytes;
 
 use super::{digest::Digest, reads::Reads};
 use crate::{
-    document::{FileMap, RunDocument, SCHEMA},
+    document::{FileMap, RunDocument, RunTotals, SCHEMA},
     extent_map::slice_bytes,
     output::Name,
     refusal::{advice, plain},
@@ -47,6 +49,8 @@ pub(super) struct RunInput {
 pub(super) struct PlanInput {
     options: PlanOptions,
     pub(super) totals: PlanTotals,
+    /// Files of which nothing moves, by reason, as far as the plan has them.
+    pub(super) left_alone: BTreeMap<SkipReason, u64>,
     /// The files with the highest gain.
     pub(super) worst: Vec<FilePlan>,
     /// Requests of a read, over all ranges that are planned.
@@ -119,6 +123,7 @@ fn plan(path: &Path, input: impl BufRead, top: usize) -> Result<PlanInput> {
     let keep = top.max(MAPS);
     let io_size = reader.options().io_size;
     let mut reads = Reads::default();
+    let mut left_alone = BTreeMap::new();
     for file in reader.by_ref() {
         let file = file.map_err(named)?;
         for chunk in file.chunks.iter().filter(|chunk| chunk.dolf > 0) {
@@ -128,7 +133,8 @@ fn plan(path: &Path, input: impl BufRead, top: usize) -> Result<PlanInput> {
             let weight = chunk.reads.max(1) as f64 * windows as f64;
             reads.add(weight, now as f64, then as f64);
         }
-        if file.migrating().next().is_none() {
+        if let Some(reason) = file.skip.or_else(|| untouched_reason(&file.chunks)) {
+            *left_alone.entry(reason).or_default() += 1;
             continue;
         }
         worst.push(file);
@@ -140,6 +146,7 @@ fn plan(path: &Path, input: impl BufRead, top: usize) -> Result<PlanInput> {
     Ok(PlanInput {
         options: reader.options().clone(),
         totals: *reader.totals(),
+        left_alone,
         worst,
         reads,
     })
@@ -153,7 +160,7 @@ fn shorten(files: &mut Vec<FilePlan>, keep: usize) {
 fn run(path: &Path, input: impl Read, top: usize) -> Result<RunInput> {
     let mut json = serde_json::Deserializer::from_reader(input);
     let read = json.deserialize_map(WholeRun { top });
-    let WholeDocument { fields, files } = read
+    let WholeDocument { mut fields, files } = read
         .and_then(|whole| json.end().map(|()| whole))
         .map_err(|error| match error.is_data() {
             // The fields of an entry.
@@ -173,6 +180,11 @@ fn run(path: &Path, input: impl Read, top: usize) -> Result<RunInput> {
             "{}: not a result of indef: give a file from `indef plan -o` or `indef run --json`",
             Name(path)
         ),
+    }
+    // Of a command that failed before it had anything else to tell.
+    if fields.get("error").is_some_and(Value::is_string) && !fields.contains_key("files") {
+        fields.insert("files".to_owned(), Value::Array(Vec::new()));
+        fields.insert("totals".to_owned(), json!(RunTotals::default()));
     }
     let document =
         serde_json::from_value(Value::Object(fields)).map_err(|error| not_a_run(path, &error))?;

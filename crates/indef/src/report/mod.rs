@@ -95,13 +95,14 @@ impl From<&Input> for InputJson {
                     "proof": run.proof,
                     "extents_before": files.extents_before,
                     "extents_after": files.extents_after,
+                    "skipped": files.left_alone,
                 }),
             ),
             Content::Plan(plan) => (
                 "plan",
                 serde_json::json!({
                     "policy": plan.policy_word(),
-                    "totals": crate::plan::TotalsJson::new(&plan.totals, &Default::default(), None),
+                    "totals": crate::plan::TotalsJson::new(&plan.totals, &plan.left_alone, None),
                 }),
             ),
         };

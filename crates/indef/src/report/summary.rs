@@ -1,6 +1,6 @@
 //! The main facts about an input; text and HTML show the same ones.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use indef_core::SkipReason;
 use units::{Bytes, Nanos};
@@ -65,6 +65,7 @@ pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
             Tone::Warn,
         ));
     }
+    facts.extend(left_alone(&files.left_alone));
     let moved = run.totals.files_moved > 0;
     facts.extend(run.proof.iter().flat_map(|proof| proof_facts(proof, moved)));
     facts
@@ -247,13 +248,48 @@ fn proof_facts(proof: &Proof, moved: bool) -> Vec<Fact> {
     ]
 }
 
-/// Files that planning left alone.
-pub(super) fn left_alone(reason: SkipReason, files: u64) -> Fact {
-    fact(
-        "Left alone",
-        counted(files, "file", "files"),
-        reason.advice(),
-        Tone::Plain,
+/// Files that were left alone.
+fn left_alone(reasons: &BTreeMap<SkipReason, u64>) -> impl Iterator<Item = Fact> {
+    reasons.iter().map(|(reason, files)| {
+        let files = counted(*files, "file", "files");
+        fact("Left alone", files, reason.advice(), Tone::Plain)
+    })
+}
+
+/// Why nothing moved, or would, as whole sentences: in the words of the reason for which most files were left alone that
+/// have something to gain, if there are any.
+pub(super) fn why_nothing(reasons: &BTreeMap<SkipReason, u64>, has_run: bool) -> String {
+    let gains_nothing = |reason: &SkipReason| {
+        matches!(
+            reason,
+            SkipReason::Empty
+                | SkipReason::Unwritten
+                | SkipReason::Inline
+                | SkipReason::Contiguous
+                | SkipReason::AllReached
+                | SkipReason::NotRead
+                | SkipReason::NoTimeLost
+        )
+    };
+    let refused = reasons.iter().filter(|(reason, _)| !gains_nothing(reason));
+    let refused: Vec<_> = refused.collect();
+    let Some((reason, most)) = refused.iter().rev().max_by_key(|(_, files)| **files) else {
+        let is = if has_run { "was" } else { "is" };
+        return format!("Nothing {is} worth moving.");
+    };
+    let all: u64 = refused.iter().map(|(_, files)| **files).sum();
+    let more = match all - **most {
+        0 => String::new(),
+        more => format!(
+            " {} for other reasons.",
+            counted(more, "more file", "more files")
+        ),
+    };
+    let files = counted(**most, "file", "files");
+    let was = if has_run { "was" } else { "would be" };
+    format!(
+        "Nothing {was} moved. {files} left alone: {}.{more}",
+        reason.advice()
     )
 }
 
@@ -293,6 +329,7 @@ pub(super) fn plan_facts(plan: &PlanInput) -> Vec<Fact> {
         ),
         fact("Policy", plan.policy_word(), "", Tone::Plain),
     ]);
+    facts.extend(left_alone(&plan.left_alone));
     facts
 }
 

@@ -12,10 +12,10 @@ use units::Bytes;
 use super::{
     digest::Digest,
     input::{Content, Input, PlanInput},
-    summary::{Fact, left_alone, plan_facts, run_facts},
+    summary::{Fact, plan_facts, run_facts},
 };
 use crate::{
-    document::{FileStatus, RunDocument, RunFile},
+    document::{FileStatus, RunDocument},
     output::{Align, Console, Count, Gain, Name, Table, Tone, counted},
 };
 
@@ -100,28 +100,11 @@ pub(crate) fn write_run(
             .out
             .bold(if run.dry_run { "Dry run" } else { "Run" })
     )?;
-    let mut facts = run_facts(run, &Digest::of(&run.files, 0));
-    let mut reasons = skipped.clone();
-    for reason in run.files.iter().filter_map(skip_reason) {
-        *reasons.entry(reason).or_default() += 1;
+    let mut digest = Digest::of(&run.files, 0);
+    for (reason, files) in skipped {
+        *digest.left_alone.entry(*reason).or_default() += files;
     }
-    facts.extend(
-        reasons
-            .into_iter()
-            .map(|(reason, files)| left_alone(reason, files)),
-    );
-    write_facts(out, console, &facts)?;
-    Ok(())
-}
-
-/// The reason for which a file was skipped, if it was.
-fn skip_reason(file: &RunFile) -> Option<SkipReason> {
-    let word = file.reason.as_deref()?;
-    let skipped = file.status == FileStatus::Skipped;
-    SkipReason::ALL
-        .iter()
-        .copied()
-        .find(|reason| skipped && reason.as_str() == word)
+    write_facts(out, console, &run_facts(run, &digest))
 }
 
 /// Write the files of a run, the worst first.

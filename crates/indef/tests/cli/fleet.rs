@@ -334,3 +334,49 @@ fn collect(value: &Value, names: &mut Vec<String>) {
         _ => {}
     }
 }
+
+/// Of whom nothing is known, nothing is told.
+#[test]
+fn that_nothing_is_worth_moving_is_told_of_those_who_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let scan = |host: &str, kind: &str| {
+        let (_, scan) = documents(host, 0)
+            .split_once('\n')
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap();
+        let mut scan: Value = serde_json::from_str(&scan).unwrap();
+        scan["verdict"] = json!({"kind": kind, "text": "", "move_bytes": 0});
+        format!("{scan}\n")
+    };
+    let says = |text: &str, what: &str| {
+        let all = file(dir.path(), "all.json", text);
+        let told = merge(&[], &[&all]).out;
+        assert_eq!(told.lines().next(), Some(what));
+    };
+    let fine = format!("{}{}", scan("a", "fine"), scan("b", "nothing-to-gain"));
+    says(&fine, "2 hosts: nothing is worth moving on any of them");
+    let others = format!("{}{}", scan("c", "no-engine"), scan("d", "cannot-tell"));
+    says(
+        &format!("{fine}{others}"),
+        "4 hosts: nothing is worth moving on 2, no engine can move what is on 1, it is not known of 1",
+    );
+    // Commands that did not come to anything else.
+    let failed = |words: &[&str]| {
+        let ran = indef().env("INDEF_HOST", "e").args(words).ran();
+        assert_eq!(ran.status, 1, "{ran:?}");
+        ran.out
+    };
+    says(
+        &failed(&["run", "--json", "--files-from", "/no/such"]),
+        "1 host: the last run failed on 1, it is not known of 1",
+    );
+    says(
+        &failed(&["watch", "--json", "--once", "/no/such"]),
+        "1 host: the last run failed on 1, it is not known of 1",
+    );
+    let scan = failed(&["scan", "--json", "--files-from", "/no/such"]);
+    let all = file(dir.path(), "scan.json", &scan);
+    let ran = merge(&[], &[&all]);
+    assert_eq!(ran.status, 1);
+    ran.error_line("document 1: the command failed: /no/such");
+}

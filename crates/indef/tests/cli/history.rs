@@ -85,7 +85,8 @@ fn a_path_that_is_not_there_is_no_success() {
         (&run["ended"], &run["problems"]),
         (&"done".into(), &1.into())
     );
-    let text = text(state.path(), &["--verbose"]);
+    let text = text(state.path(), &[]);
+    assert!(text.contains("done, 1 failed"), "{text}");
     assert!(text.contains("1 path could not be looked at"), "{text}");
     // Neither by its result nor by the history.
     for (name, told) in [

@@ -337,3 +337,66 @@ fn in_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
+
+/// That nothing was worth moving is only told where files were found, and none had anything to gain.
+#[test]
+fn the_page_says_why_nothing_moved() {
+    let dir = tempfile::tempdir().unwrap();
+    let says = |result: &serde_json::Value, what: &str| {
+        let (_, text) = page_of(dir.path(), result);
+        assert!(text.contains(what), "{what}: {text}");
+        let is_nothing = what.contains("worth moving");
+        assert_eq!(text.contains("worth moving"), is_nothing, "{text}");
+        let input = dir.path().join("run <b>.json");
+        let ran = run(["report".as_ref(), input.as_os_str()]);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        ran.out
+    };
+    let told = |reasons: &[&str]| {
+        let mut result = result();
+        let mut file = result["files"][0].clone();
+        file["status"] = json!("skipped");
+        let file = |reason: &&str| {
+            let mut file = file.clone();
+            file["reason"] = json!(reason);
+            file
+        };
+        result["files"] = reasons.iter().map(file).collect();
+        result["totals"]["files_skipped"] = json!(reasons.len());
+        result["totals"]["files_moved"] = json!(0);
+        result["totals"]["files_failed"] = json!(0);
+        result["maps"] = json!([]);
+        result
+    };
+    says(&told(&["contiguous", "empty"]), "Nothing was worth moving.");
+    says(&told(&[]), "There were no files to look at.");
+    let refused = told(&[
+        "contiguous",
+        "contiguous",
+        "no-engine",
+        "not-permitted",
+        "not-permitted",
+    ]);
+    let out = says(&refused, "Nothing was moved. 2 files left alone: ");
+    assert!(out.contains("2 files  (already contiguous"), "{out}");
+    says(&refused, " 1 more file for other reasons.");
+    let mut stopped = told(&["stopped"]);
+    stopped["stopped"] = json!("signal");
+    says(&stopped, "It was stopped before anything was moved.");
+    let mut dry = told(&["no-engine"]);
+    dry["dry_run"] = json!(true);
+    says(&dry, "Nothing would be moved. 1 file left alone: ");
+    dry["totals"]["problems"] = json!(1);
+    says(&dry, "1 path could not be looked at; 0 files would move");
+    // The real thing: a file system without an engine, and a command that did not come to its files.
+    let ran = run(["run", "--json", "/proc/self/stat"]);
+    says(&ran.json(), "Nothing was moved. 1 file left alone: ");
+    let ran = run(["run", "--json", "--files-from", "/no/such/list"]);
+    assert_eq!(ran.status, 1);
+    let out = says(&ran.json(), "It failed: /no/such/list");
+    assert!(out.contains("Failed  /no/such/list"), "{out}");
+    // Of files that moved, and could not be written back.
+    let mut unwritten = result();
+    unwritten["totals"]["files_unwritten"] = json!(1);
+    says(&unwritten, "what was moved of 1 may be in memory alone");
+}

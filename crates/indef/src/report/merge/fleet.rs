@@ -119,7 +119,7 @@ impl Fleet {
         }
     }
 
-    fn add(&mut self, path: &Path, told: Told) -> Result<(), &'static str> {
+    fn add(&mut self, path: &Path, told: Told) -> Result<(), String> {
         let kind = told.kind()?;
         let who = match told.made.as_ref().map(|made| made.host.as_str()) {
             Some(host) if !host.is_empty() => Who::Host(host.to_owned()),

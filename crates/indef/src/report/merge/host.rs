@@ -14,6 +14,9 @@ const MOST: usize = 64;
 /// Words for the verdict, as scans use them.
 pub(super) const WORTH_MOVING: &str = "worth-moving";
 const NOTHING_TO_DO: &str = "nothing-to-do";
+pub(super) const NO_ENGINE: &str = "no-engine";
+/// The verdicts that say that there is nothing to do.
+pub(super) const NOTHING: [&str; 3] = ["fine", "nothing-to-gain", NOTHING_TO_DO];
 
 /// A host.
 #[derive(Debug, Default)]
@@ -124,12 +127,12 @@ impl Host {
                 self.judge(time_ns, is_worth.then_some(bytes), "planned");
                 self.leave_alone(time_ns, Reasons::of(&told.totals.skipped));
             }
+            // It did not come to its files.
+            Kind::Run | Kind::Watch if told.error.is_some() => {}
             Kind::Watch => {
                 self.add_look(time_ns, &told.file_systems);
                 self.leave_alone(time_ns, Reasons::of(&told.totals.skipped));
             }
-            // It did not come to its files.
-            Kind::Run if told.error.is_some() => {}
             Kind::Run => {
                 let files = told.files.as_ref();
                 let reasons = files.map(|files| files.left_alone.clone());

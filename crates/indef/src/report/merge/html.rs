@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::{
     fleet::Fleet,
-    summary::{Fact, Row, facts, sentence},
+    summary::{Fact, Row, facts, nothing_to_do, sentence},
 };
 use crate::{
     output::{Name, counted},
@@ -46,7 +46,8 @@ pub(super) fn page(fleet: &Fleet, top: usize) -> Result<String, askama::Error> {
         tone: match (sums.hosts_failed, sums.worth_bytes) {
             (1.., _) => "bad",
             (0, 1..) => "warn",
-            (0, 0) => "good",
+            (0, 0) if nothing_to_do(&sums) => "good",
+            (0, 0) => "",
         },
         facts: facts(&sums),
         rows: (hosts.iter().take(top))

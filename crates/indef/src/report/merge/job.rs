@@ -109,7 +109,7 @@ impl Job {
                 verb: Verb::Watch,
                 ended: match told.work_left {
                     Some(true) => Ended::Stopped,
-                    _ => Ended::Done,
+                    _ => base.ended,
                 },
                 files_failed: totals.failures,
                 requests_saved: totals.extents_removed,

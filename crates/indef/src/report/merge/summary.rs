@@ -9,7 +9,7 @@ use units::{Bytes, Nanos};
 
 use super::{
     fleet::{Sums, Who},
-    host::{Host, WORTH_MOVING, Work},
+    host::{Host, NO_ENGINE, NOTHING, WORTH_MOVING, Work},
     reasons::Reasons,
 };
 use crate::output::{Count, Name, Ratio, counted};
@@ -142,9 +142,17 @@ fn stamp(time: SystemTime) -> String {
     minutes.replace('T', " ")
 }
 
+/// Whether all hosts say that there is nothing to do.
+pub(super) fn nothing_to_do(sums: &Sums) -> bool {
+    let nothing = NOTHING.iter().filter_map(|kind| sums.verdicts.get(*kind));
+    nothing.sum::<u64>() == sums.hosts
+}
+
 /// All in one sentence.
 pub(super) fn sentence(sums: &Sums) -> String {
-    let worth = sums.verdicts.get(WORTH_MOVING).copied().unwrap_or(0);
+    let of = |kind: &str| sums.verdicts.get(kind).copied().unwrap_or(0);
+    let worth = of(WORTH_MOVING);
+    let nothing: u64 = NOTHING.iter().map(|kind| of(kind)).sum();
     let mut parts = Vec::new();
     if sums.hosts_failed > 0 {
         parts.push(format!(
@@ -152,14 +160,26 @@ pub(super) fn sentence(sums: &Sums) -> String {
             Count(sums.hosts_failed)
         ));
     }
-    parts.push(match worth {
-        0 => "nothing is worth moving on any of them".to_owned(),
-        _ => format!(
-            "{} have {} worth moving",
-            Count(worth),
-            Bytes(sums.worth_bytes)
-        ),
-    });
+    if worth > 0 {
+        let bytes = Bytes(sums.worth_bytes);
+        parts.push(format!("{} have {bytes} worth moving", Count(worth)));
+    }
+    if nothing == sums.hosts {
+        parts.push("nothing is worth moving on any of them".to_owned());
+    } else if nothing > 0 {
+        parts.push(format!("nothing is worth moving on {}", Count(nothing)));
+    }
+    if of(NO_ENGINE) > 0 {
+        parts.push(format!(
+            "no engine can move what is on {}",
+            Count(of(NO_ENGINE))
+        ));
+    }
+    // Whose documents are of runs alone, or say that they cannot tell.
+    let untold = (sums.hosts).saturating_sub(worth + nothing + of(NO_ENGINE));
+    if untold > 0 {
+        parts.push(format!("it is not known of {}", Count(untold)));
+    }
     let hosts = counted(sums.hosts, "host", "hosts");
     format!("{hosts}: {}", parts.join(", "))
 }

@@ -160,12 +160,12 @@ pub(super) enum Kind {
 
 impl Told {
     /// What it is, told by its fields, as no version has a word for it.
-    pub(super) fn kind(&self) -> Result<Kind, &'static str> {
+    pub(super) fn kind(&self) -> Result<Kind, String> {
         if self.schema.is_none() {
-            return Err("not a document of indef");
+            return Err("not a document of indef".to_owned());
         }
         if self.contents_equal.is_some() {
-            return Err("the result of a demo, which works on files of its own");
+            return Err("the result of a demo, which works on files of its own".to_owned());
         }
         let scanned = matches!(self.verdict, Some(VerdictTold::OfScan { .. }));
         if self.runs.is_some() {
@@ -180,8 +180,27 @@ impl Told {
             Ok(Kind::Plan)
         } else if self.totals.files_moved.is_some() && self.files.is_some() {
             Ok(Kind::Run)
+        } else if let Some(error) = &self.error {
+            // It failed before it had anything else to tell.
+            self.failed()
+                .ok_or_else(|| format!("the command failed: {error}"))
         } else {
-            Err("a document that tells neither of fragments nor of runs")
+            Err("a document that tells neither of fragments nor of runs".to_owned())
+        }
+    }
+
+    /// What would have moved files, by the command line.
+    fn failed(&self) -> Option<Kind> {
+        let words = &self.made.as_ref()?.command;
+        if words.iter().any(|word| word == "--dry-run") {
+            return None;
+        }
+        let verb = words.iter().skip(1).find(|word| !word.starts_with('-'));
+        match verb?.as_str() {
+            "run" => Some(Kind::Run),
+            "compact" => Some(Kind::Compact),
+            "watch" => Some(Kind::Watch),
+            _ => None,
         }
     }
 }
