@@ -3,19 +3,16 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::common::{ForAnybody, Ran, Run};
+use crate::common::{ForAnybody, Ran, Run, install_script};
 
 /// Make an indef-lab in `folder` that runs this script.
 fn lab(folder: &Path, script: &str) {
     fs::create_dir_all(folder).unwrap();
-    let program = folder.join("indef-lab");
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    install_script(&folder.join("indef-lab"), script);
 }
 
 /// A copy of indef in a folder of its own, and the only folder of its `PATH`.

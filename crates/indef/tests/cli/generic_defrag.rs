@@ -6,14 +6,15 @@
 //! that is only in memory is not judged; times are compared before anything is read again.
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, SystemTime},
 };
 
+use crate::common::install_script;
 use scratch_fs::{ScratchFs, fragments, require};
 use sha2::{Digest, Sha256};
 use units::Bytes;
@@ -67,16 +68,12 @@ fn program() -> (PathBuf, tempfile::TempDir) {
     }
     let script = folder.path().join("defragmenter");
     // Its runs are none of the history of whoever runs the tests.
-    fs::write(
-        &script,
-        format!(
-            "#!/bin/sh\nSTATE_DIRECTORY='{}' exec '{}' run \"$@\"\n",
-            folder.path().join("state").display(),
-            env!("CARGO_BIN_EXE_indef")
-        ),
-    )
-    .unwrap();
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let (state, indef) = (folder.path().join("state"), env!("CARGO_BIN_EXE_indef"));
+    let run = format!(
+        "STATE_DIRECTORY='{}' exec '{indef}' run \"$@\"",
+        state.display()
+    );
+    install_script(&script, &run);
     (script, folder)
 }
 

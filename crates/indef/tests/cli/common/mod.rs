@@ -10,7 +10,7 @@ pub(crate) mod tmux;
 use std::{
     collections::BTreeMap,
     fs::{self, File, Metadata},
-    io::Read,
+    io::{Read, Seek, Write},
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -165,6 +165,24 @@ pub(crate) fn proven(ran: &Ran, counted: &[&str]) -> serde_json::Value {
     document
 }
 
+/// Make a program of these bytes. A process of its own writes it: a child that another test starts while this process has it
+/// open for writing has it open, too, and until that child executes something, nobody can execute the program (ETXTBSY).
+#[track_caller]
+pub(crate) fn install(program: &Path, bytes: impl Into<Stdio>) {
+    let mut install = Command::new("install");
+    let install = install.args(["-m", "755", "/dev/stdin"]).arg(program);
+    assert!(install.stdin(bytes).status().unwrap().success());
+}
+
+/// The same of a script for sh.
+#[track_caller]
+pub(crate) fn install_script(program: &Path, script: &str) {
+    let mut text = tempfile::tempfile().unwrap();
+    write!(text, "#!/bin/sh\n{script}\n").unwrap();
+    text.rewind().unwrap();
+    install(program, text);
+}
+
 /// A folder in which any user may execute the binary, and work.
 pub(crate) struct ForAnybody {
     pub(crate) dir: TempDir,
@@ -177,8 +195,7 @@ impl ForAnybody {
         let dir = tempfile::tempdir().expect("a temporary directory");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let binary = dir.path().join("indef");
-        fs::copy(env!("CARGO_BIN_EXE_indef"), &binary).unwrap();
-        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        install(&binary, File::open(env!("CARGO_BIN_EXE_indef")).unwrap());
         Self { dir, binary }
     }
 
