@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use units::Bytes;
+
 /// A file system, as far as an engine cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FsKind {
@@ -22,6 +24,9 @@ const EXT_MAGIC: i64 = 0xEF53;
 const XFS_MAGIC: i64 = 0x5846_5342;
 const BTRFS_MAGIC: i64 = 0x9123_683E;
 const F2FS_MAGIC: i64 = 0xF2F5_2010;
+
+/// The least that `btrfs-defrag-range` writes back together, if there is as much.
+pub(crate) const BTRFS_BATCH: Bytes = Bytes::mib(16);
 
 impl FsKind {
     /// From `statfs`'s `f_type` and, where the mount table could be read, the type's name in it.
@@ -169,6 +174,27 @@ impl EngineKind {
             | Self::BtrfsDefragRange
             | Self::F2fsOffload
             | Self::F2fsDefragment => false,
+        }
+    }
+
+    /// The bytes that it writes in one go, if there are as many, however short a step is to be, and why; `None` where that is
+    /// 1 MiB or less. A rate then holds on average only: after each go there is a pause.
+    #[must_use]
+    pub const fn in_one_go(self) -> Option<(Bytes, &'static str)> {
+        match self {
+            Self::BtrfsDefragRange => Some((
+                BTRFS_BATCH,
+                "only what is written back together gets one place on Btrfs",
+            )),
+            Self::Ext4MoveExtent
+            | Self::XfsCommitRange
+            | Self::XfsOffload
+            | Self::XfsDedupeRange
+            | Self::XfsSwapExtents
+            | Self::XfsShareRange
+            | Self::BtrfsShareRange
+            | Self::F2fsOffload
+            | Self::F2fsDefragment => None,
         }
     }
 

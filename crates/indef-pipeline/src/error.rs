@@ -7,7 +7,7 @@ use std::{
 
 use indef_core::{SkipReason, plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
-use indef_fs::{FsKind, NoEmptier};
+use indef_fs::{EngineKind, FsKind, NoEmptier};
 use indef_trace::{collect::TraceError, store::StoreError};
 use units::Bytes;
 
@@ -48,6 +48,16 @@ pub enum CannotCompact {
     /// Only root may see the space of all files, and move them.
     #[error("only root may make free space whole")]
     NotRoot,
+    /// The engine that was asked for moves nothing out of the way there.
+    #[error("the engine {engine} moves nothing out of the way on {kind}")]
+    Engine {
+        /// The engine.
+        engine: EngineKind,
+        /// The file system's kind.
+        kind: FsKind,
+        /// Those that do, best first.
+        others: Vec<EngineKind>,
+    },
     /// No engine works there.
     #[error("no engine can move files out of the way there: {0}")]
     Refused(SkipReason),

@@ -122,6 +122,17 @@ fn cannot_compact(why: &CannotCompact) -> String {
         CannotCompact::NotRoot => {
             "only root may see the space of all files, and move them out of the way; run as root".into()
         }
+        CannotCompact::Engine {
+            engine,
+            kind,
+            others,
+        } => {
+            let others: Vec<&str> = others.iter().map(|engine| engine.name()).collect();
+            format!(
+                "--engine {engine} moves nothing out of the way on {kind}; leave --engine out, or give {}",
+                others.join(" or ")
+            )
+        }
         CannotCompact::Refused(reason) => {
             format!("nothing can be moved out of the way there: {}", reason.advice())
         }

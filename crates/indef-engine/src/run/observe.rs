@@ -29,6 +29,15 @@ pub enum RunEvent<'a> {
         /// Why.
         reason: &'a Reason,
     },
+    /// An engine writes more in one go than the rate allows in a second: the rate holds on average.
+    InGoes {
+        /// The engine.
+        engine: EngineKind,
+        /// So many bytes.
+        bytes: Bytes,
+        /// Why.
+        why: &'static str,
+    },
     /// A worker looks at a file.
     FileStarted {
         /// The path of the file.

@@ -62,6 +62,12 @@ impl Volume {
             match backend.relocator(kind, &fs, &engine_options) {
                 Ok(engine) => {
                     engines.push(engine);
+                    if let (Some((bytes, why)), Some(rate)) = (kind.in_one_go(), options.rate)
+                        && rate < bytes
+                    {
+                        let engine = kind;
+                        observer.on(RunEvent::InGoes { engine, bytes, why });
+                    }
                     asks_sharing |= kind.keeps_sharing() && options.engine.is_none();
                 }
                 Err(refused) => {

@@ -42,12 +42,11 @@ use super::{
 use crate::{
     CacheRecord, CountedRange, Filesystem, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{cached_pages, page},
+    kind::BTRFS_BATCH,
     map,
 };
 
-/// The least that is written back together, if there is as much.
-const BATCH: Bytes = Bytes::mib(16);
-/// And the most: the longest extent that Btrfs makes.
+/// The most that is written back together: the longest extent that Btrfs makes.
 const LARGEST_BATCH: Bytes = Bytes::mib(128);
 /// The first batch where it is not known whether there is room in one piece.
 const CAUTIOUS: Bytes = Bytes::mib(1);
@@ -298,7 +297,7 @@ impl<'a> BtrfsRelocation<'a> {
             .map_or(Bytes::ZERO, |(piece, _)| piece.average() * 4);
         let size = match self.room {
             Room::Perhaps if !self.moved_any => CAUTIOUS,
-            _ => several.clamp(BATCH, LARGEST_BATCH),
+            _ => several.clamp(BTRFS_BATCH, LARGEST_BATCH),
         };
         let wanted: Bytes = self.pieces.iter().map(|(piece, _)| piece.range.len).sum();
         let size = size.min(wanted);

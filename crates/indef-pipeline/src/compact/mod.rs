@@ -402,10 +402,20 @@ impl Compactor<'_> {
             ..EngineOptions::default()
         };
         let mut reason = SkipReason::NoEngine;
-        let kinds = self
-            .options
-            .engine
-            .map_or_else(|| fs.engines(), |kind| vec![kind]);
+        let mut kinds = fs.engines();
+        kinds.retain(|kind| kind.can_vacate());
+        if let Some(engine) = self.options.engine {
+            if !kinds.contains(&engine) {
+                let (kind, others) = (fs.kind, kinds);
+                let why = CannotCompact::Engine {
+                    engine,
+                    kind,
+                    others,
+                };
+                return Err(self.cannot(&fs, why));
+            }
+            kinds = vec![engine];
+        }
         for kind in kinds {
             match relocator(kind, &fs, &options) {
                 Ok(_) => return Ok((fs, None)),

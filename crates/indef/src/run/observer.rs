@@ -2,7 +2,7 @@
 
 use std::sync::{
     OnceLock,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use indef_engine::run::{FileResult, Observer, RunEvent, Status, StopCause};
@@ -22,6 +22,7 @@ pub(crate) struct Watch<'a> {
     progress: OnceLock<Progress>,
     files: AtomicU64,
     done: AtomicU64,
+    told_of_goes: AtomicBool,
 }
 
 impl<'a> Watch<'a> {
@@ -32,6 +33,7 @@ impl<'a> Watch<'a> {
             progress: OnceLock::new(),
             files: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            told_of_goes: AtomicBool::new(false),
         }
     }
 
@@ -139,6 +141,16 @@ impl Observer for Watch<'_> {
                     _ => self.console.detail(text),
                 }
             }),
+            // Each subvolume has its engine.
+            RunEvent::InGoes { engine, bytes, why }
+                if !self.told_of_goes.swap(true, Ordering::Relaxed) =>
+            {
+                self.suspend(|| {
+                    self.console.note(format_args!(
+                        "{engine} writes {bytes} and more in one go, as {why}; --rate holds on average, with a pause after each go"
+                    ));
+                });
+            }
             RunEvent::Stopping(StopCause::TimeLimit) => self.suspend(|| {
                 self.console
                     .note("the time limit is reached, finishing the current steps")

@@ -802,6 +802,20 @@ fn loop_other_file_systems_and_other_users_are_refused() {
             let mount = mount.args(["-o", &format!("remount,{mode}")]);
             assert!(mount.arg(scratch.path()).status().unwrap().success());
         };
+        // Engines of another file system.
+        for engine in ["xfs-commit-range", "btrfs-defrag-range"] {
+            for options in [
+                &["--engine", engine][..],
+                &["--dry-run", "--engine", engine],
+            ] {
+                let ran = compact(options, scratch.path());
+                let place = format!("{}: ", scratch.path().display());
+                refused(
+                    &ran,
+                    &[&place, engine, "on ext4", "or give ext4-move-extent"],
+                );
+            }
+        }
         set("ro");
         let ran = compact(&["--want", "60MiB"], scratch.path());
         set("rw");
@@ -811,5 +825,11 @@ fn loop_other_file_systems_and_other_users_are_refused() {
         if let Some(bare) = require(builder.mkfs_args(["-O", "^has_journal"]).build()) {
             refused(&compact(&["--want", "60MiB"], bare.path()), &["journal"]);
         }
+    }
+    // An engine of this one that moves nothing out of the way.
+    if let Some(scratch) = require(ScratchFs::builder("xfs", Bytes::mib(512)).build()) {
+        let ran = compact(&["--engine", "xfs-swap-extents"], scratch.path());
+        let others = "or give xfs-commit-range or xfs-dedupe-range";
+        refused(&ran, &["xfs-swap-extents", "on xfs", others]);
     }
 }

@@ -311,6 +311,25 @@ fn loop_a_budget_is_kept() {
     assert!((2 << 20..=3 << 20).contains(&relocated), "{relocated}");
 }
 
+/// What writes more in one go than the rate allows in a second is told.
+#[test]
+fn loop_a_rate_that_holds_on_average_is_told() {
+    for kind in ["btrfs", "ext4"] {
+        let Some(scratch) = scratch(kind) else {
+            continue;
+        };
+        let file = scratch.path().join("file");
+        make(&file, Bytes::mib(4), Bytes::kib(16));
+        let says = |rate: &str| {
+            let ran = command(&["run", "--json", "--rate", rate], &file);
+            assert_eq!(ran.status, 0, "{ran:?}");
+            ran.err.contains("16 MiB and more in one go") && ran.err.contains("on average")
+        };
+        assert_eq!(says("8MiB"), kind == "btrfs");
+        assert!(!says("1GiB"));
+    }
+}
+
 #[test]
 fn loop_a_read_only_mount_is_left_alone() {
     let Some(mut scratch) = scratch("ext4") else {
