@@ -7,6 +7,8 @@
 //! a state that did not come out is an error, never a silently easier test), holes and unwritten
 //! ranges, with [`content`] that can be told again from seed and offset.
 //!
+//! [`fill_pool`] makes a thin volume of a file system, and fills its pool: no write to a new place succeeds.
+//!
 //! They ignore what no test needs: other block sizes than 4 KiB where a piece is smaller than a block.
 
 #![forbid(unsafe_code)]
