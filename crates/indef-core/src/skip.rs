@@ -91,6 +91,8 @@ reasons! {
     NoEngine = "no-engine";
     /// Mounted read-only.
     ReadOnlyMount = "read-only-mount";
+    /// F2FS, mounted so that it writes no checkpoints: no move would become durable.
+    CheckpointsOff = "checkpoints-off";
     /// The user may not write it, or the engine needs a privilege.
     NotPermitted = "not-permitted";
     /// An active swap file.

@@ -24,8 +24,8 @@ pub fn relocator(
     if !fs.may_use(kind) {
         return Err(SkipReason::NoEngine.into());
     }
-    if fs.read_only {
-        return Err(SkipReason::ReadOnlyMount.into());
+    if let Some(why) = fs.moves_nothing() {
+        return Err(why.into());
     }
     if options.vacate.is_some() && !kind.can_vacate() {
         return Err(SkipReason::NoEngine.into());

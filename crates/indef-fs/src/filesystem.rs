@@ -2,6 +2,7 @@
 
 use std::{io, os::fd::AsFd, path::Path, sync::OnceLock};
 
+use indef_core::SkipReason;
 use rustix::fs::{AtFlags, StatFs, StatxFlags, fstatfs, statx};
 use units::Bytes;
 
@@ -99,6 +100,22 @@ impl Filesystem {
     #[must_use]
     pub fn has_mount_option(&self, option: &str) -> bool {
         self.mount.as_ref().is_some_and(|m| m.has_option(option))
+    }
+
+    /// Why no engine can move anything on it, as it is mounted.
+    ///
+    /// F2FS with `checkpoint=disable` goes back to its last checkpoint when it is mounted the next time, and every moved file with
+    /// it: not even fsync makes a move durable there (`f2fs_do_sync_file`, fs/f2fs/file.c, v6.12). Until checkpoints are on again
+    /// the old blocks are not free either, so what moves takes space twice.
+    #[must_use]
+    pub fn moves_nothing(&self) -> Option<SkipReason> {
+        if self.read_only {
+            return Some(SkipReason::ReadOnlyMount);
+        }
+        // How much it may cost stands behind a colon (`f2fs_show_options`, fs/f2fs/super.c, v6.12).
+        let checkpoint = self.mount.as_ref()?.value_of("checkpoint")?;
+        let is_off = self.kind == FsKind::F2fs && checkpoint.split(':').next() == Some("disable");
+        is_off.then_some(SkipReason::CheckpointsOff)
     }
 
     /// Whether it tells its SSD with each write where that lies in its file, and the SSD places the

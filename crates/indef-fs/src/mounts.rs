@@ -76,6 +76,13 @@ impl Mount {
         self.options.iter().any(|o| o == option)
     }
 
+    /// The value of an option that has one: `journal` of `data=journal`.
+    #[must_use]
+    pub fn value_of(&self, name: &str) -> Option<&str> {
+        let mut options = self.options.iter();
+        options.find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+    }
+
     /// One line: `id parent major:minor root point options [tags…] - type source super-options`.
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
@@ -144,6 +151,8 @@ mod tests {
         assert_eq!(mount.source, PathBuf::from("/dev/sd\\a"));
         assert!(mount.has_option("data=journal") && mount.has_option("noatime"));
         assert!(!mount.has_option("data"));
+        assert_eq!(mount.value_of("data"), Some("journal"));
+        assert_eq!(mount.value_of("dat"), None);
     }
 
     #[test]

@@ -94,6 +94,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::ReadOnlyMount => {
             "its file system is mounted read-only; mount it for writing first"
         }
+        SkipReason::CheckpointsOff => {
+            "its file system is mounted with checkpoint=disable, so that no move would be durable; mount -o remount,checkpoint=enable first"
+        }
         SkipReason::NotPermitted => "may not be written by this user; try as root",
         SkipReason::SwapFile => "an active swap file; swapoff it first",
         SkipReason::Immutable => "has the immutable attribute (chattr -i removes it)",

@@ -388,8 +388,8 @@ impl Compactor<'_> {
             if !self.select.is_everything() || self.options.engine.is_some() {
                 return Err(self.cannot(&fs, CannotCompact::NotByFile));
             }
-            if fs.read_only {
-                return Err(self.cannot(&fs, CannotCompact::Refused(SkipReason::ReadOnlyMount)));
+            if let Some(why) = fs.moves_nothing() {
+                return Err(self.cannot(&fs, CannotCompact::Refused(why)));
             }
             let emptier = emptier(&fs).map_err(|error| self.cannot(&fs, error.into()))?;
             return match emptier {

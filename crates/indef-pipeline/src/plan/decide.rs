@@ -71,11 +71,11 @@ impl Basis<'_> {
         if needs_names {
             self.sharers.add(found.id, &layout);
         }
-        let read_only = found.fs.read_only.then_some(SkipReason::ReadOnlyMount);
+        let stays = found.fs.moves_nothing();
         // On Btrfs these are asked for as root, and a file may have gone since.
         let untold = found.held.is_none() && self.options.reclaim_ratio.is_some();
         let untold = untold.then_some(SkipReason::NotPermitted);
-        let skip = refused.or(read_only).or(no_engine).or(untold);
+        let skip = refused.or(stays).or(no_engine).or(untold);
         let accesses = self.accesses.map(|profile| profile.of(&found.id));
         let unread = matches!(accesses, Some(None));
         if let (Some(times), Some(accesses)) = (self.times, accesses.flatten()) {

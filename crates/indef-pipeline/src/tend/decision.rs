@@ -123,6 +123,7 @@ fn nothing(skipped: &BTreeMap<SkipReason, u64>) -> Decision {
             reason,
             SkipReason::NoEngine
                 | SkipReason::ReadOnlyMount
+                | SkipReason::CheckpointsOff
                 | SkipReason::NotPermitted
                 | SkipReason::NoJournal
                 | SkipReason::FastCommit
