@@ -121,6 +121,8 @@ pub struct PartMap {
     pub parts: Vec<Part>,
     /// The runs of the devices that belong to no part or to an empty one, likewise.
     pub vacant: Vec<PhysRange>,
+    /// How much of them is the file system's own, wherever that is: no longer run counts before there is more.
+    pub kept: Bytes,
     /// Free runs in each part, by its number.
     pub(crate) inside: Vec<(u64, Bytes)>,
     /// All free space, as files can get it.
@@ -133,7 +135,7 @@ impl PartMap {
     pub fn parts_without(&self, stays: impl Fn(&Part) -> bool) -> Vec<Part> {
         let mut parts = self.parts.clone();
         parts.retain(|part| !stays(part));
-        if self.space.is_one_run {
+        if self.space.unit.is_some() {
             let mut start = self.vacant.last().map_or(PhysOffset(0), |run| run.end());
             for part in &mut parts {
                 part.place.start = start;
@@ -232,7 +234,7 @@ mod tests {
             parts.iter().map(|part| part.place).collect()
         };
         assert_eq!(places(&map), [PhysRange::new(17, 6), PhysRange::new(23, 5)]);
-        map.space.is_one_run = true;
+        map.space.unit = Some(Bytes(1));
         assert_eq!(places(&map), [PhysRange::new(10, 6), PhysRange::new(16, 5)]);
     }
 }

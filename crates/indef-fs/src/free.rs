@@ -1,6 +1,7 @@
 //! The free space of a file system, as it lies on the device.
 
 use std::{
+    cmp::Reverse,
     io,
     time::{Duration, Instant},
 };
@@ -23,14 +24,16 @@ const LOOK_FOR: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub struct SpaceMap {
     /// Free runs; two that touch are one. Of Btrfs those in chunks of data, and then those that new chunks could have; of F2FS
-    /// those of whole sections.
+    /// those of whole sections
+    /// that it does not keep for itself.
     pub free: Vec<PhysRange>,
     /// Bytes of the file system's own, as far as it tells.
     pub metadata: Bytes,
     /// Bytes of files, and of owners that it does not tell.
     pub used: Bytes,
-    /// A new file can lie in all free runs as if they were one (sections of F2FS, which gives them out wherever they are).
-    pub is_one_run: bool,
+    /// Where a new file can lie in all free runs as if they were one, the length in which they are given out (sections of
+    /// F2FS, wherever they are).
+    pub unit: Option<Bytes>,
 }
 
 impl SpaceMap {
@@ -44,10 +47,22 @@ impl SpaceMap {
     /// The bytes that a new file can have in one piece: the longest free run, or all of them.
     #[must_use]
     pub fn longest(&self) -> Bytes {
-        match self.is_one_run {
-            true => self.total(),
-            false => self.largest(),
+        match self.unit {
+            Some(_) => self.total(),
+            None => self.largest(),
         }
+    }
+
+    /// Leave no more free bytes than these, in the longest of the runs.
+    pub(crate) fn limit_to(&mut self, most: Bytes) {
+        let mut left = most;
+        self.free.sort_by_key(|run| Reverse(run.len));
+        for run in &mut self.free {
+            run.len = run.len.min(left);
+            left -= run.len;
+        }
+        self.free.retain(|run| !run.len.is_zero());
+        self.free.sort_by_key(|run| run.start);
     }
 
     /// Free bytes.

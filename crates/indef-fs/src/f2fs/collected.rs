@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::number;
+use super::volume::number;
 use crate::{Filesystem, FsKind, device::f2fs_folder};
 
 /// Blocks that garbage collection has moved since the file system was mounted; `None` where nobody tells: on others than

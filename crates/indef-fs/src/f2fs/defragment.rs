@@ -18,7 +18,7 @@
 //!
 //! There is no donor to look at beforehand. A part is given to the kernel only if joining its
 //! fragments outweighs the fragments that its two ends would cut, and the ends of sections, wherever in one the log is, so
-//! that the file never has more; and only while F2FS has free segments to put it into, as else it would fill holes with it ([`Room`]).
+//! that the file never has more; and only while F2FS has free sections to put it into, as else it would fill holes with it ([`Room`]).
 //!
 //! A page has its new address before it is written there (`f2fs_do_write_data_page`,
 //! fs/f2fs/data.c, v6.12), and a direct read asks only once, before it looks for the address,
@@ -47,7 +47,7 @@ use linux_abi::{
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
-use super::{admit, parts::Parts, room::Room, section_of};
+use super::{admit, parts::Parts, room::Room, volume::Volume};
 use crate::{
     CacheRecord, CountedRange, EngineKind, Filesystem, Finding, FsError, Moved, RangeCopier,
     Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target,
@@ -69,9 +69,10 @@ pub(crate) struct F2fsDefragment {
 
 impl F2fsDefragment {
     pub(crate) fn new(fs: &Filesystem) -> Self {
+        let volume = Volume::of(fs);
         Self {
-            room: Room::of(fs),
-            section: section_of(fs),
+            section: volume.section(),
+            room: Room::of(volume),
             settler: Settler::new(SETTLING),
             holds: Holds::default(),
             log: Mutex::default(),

@@ -12,8 +12,7 @@ mod parts;
 mod room;
 mod sections;
 mod superblock;
-
-use std::{fs, path::Path};
+mod volume;
 
 use indef_core::SkipReason;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -27,24 +26,10 @@ pub(crate) use self::{
     sections::{Sections, space_map},
     superblock::Superblock,
 };
-use crate::{Attributes, Filesystem, Refusal, Target, device::f2fs_superblock};
+use crate::{Attributes, Refusal, Target};
 
 /// F2FS's block on the machines that the patched kernels are for. It is as large as a page.
 const BLOCK: Bytes = Bytes::kib(4);
-
-/// Where the superblock cannot be read: the smallest section there is, a segment.
-const SECTION: Bytes = Bytes::mib(2);
-
-/// A number that a file system tells in its folder in sysfs; `None` where it does not.
-fn number(folder: &Path, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(folder.join(name)).ok()?;
-    text.trim().parse().ok()
-}
-
-/// The size of a section, at whose end a log may go on elsewhere.
-fn section_of(fs: &Filesystem) -> Bytes {
-    f2fs_superblock(fs).map_or(SECTION, |found| found.section)
-}
 
 /// Whether a file can be moved, as far as that can be seen before it is tried.
 fn admit(target: &Target) -> Result<(), Refusal> {

@@ -34,7 +34,7 @@ use super::{
     BLOCK, admit,
     batch::{Answer, Batches, Request, step_of},
     parts::{Part, Parts},
-    section_of,
+    volume::Volume,
 };
 use crate::{
     CacheRecord, CountedRange, EngineKind, EngineOptions, Filesystem, Finding, FsError, Moved,
@@ -76,7 +76,7 @@ impl F2fsOffload {
         tracing::info!(?way, logs, "data of F2FS is moved by its offload");
         Ok(Self {
             way,
-            section: section_of(fs),
+            section: Volume::of(fs).section(),
             stall_ns: u64::try_from(options.max_stall.as_nanos()).unwrap_or(u64::MAX),
             batches: Batches::new(logs),
             settler: Settler::new(SETTLING),

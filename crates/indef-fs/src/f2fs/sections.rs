@@ -2,43 +2,86 @@
 //!
 //! F2FS writes to free sections, and frees one by moving what is valid in it to its logs (garbage collection). Which one
 //! its collector takes when is its own choice, by what is valid and how old that is; `F2FS_IOC_GARBAGE_COLLECT_RANGE` names
-//! one. It moves nodes as well as data, block by block in the order of their places, and writes a checkpoint: until then
-//! the old blocks stay. What moves takes space in other free sections, wherever these are, so what can be won is the rest
+//! one. It moves nodes as well as data, block by block in the order of their places; the old blocks stay until a checkpoint.
+//! What moves takes space in other free sections, wherever these are, so what can be won is the rest
 //! of a section, and sections side by side cannot be kept free. What is valid in each segment is told in `/proc/fs/f2fs/DEVICE/segment_info`
 //! (fs/f2fs/sysfs.c, `segment_info_seq_show`, v6.12).
+//!
+//! Where a section has several segments, the call begins at the one that is named, refuses it if nothing is valid in it
+//! (gc.c, `f2fs_get_victim`, v6.12), and fails unless it has freed all segments of a section (`f2fs_gc`). So the
+//! first segment with anything valid is named, and where the call fails, the list tells what became of the section.
 
-use std::{
-    fs::{self, File},
-    io,
-    path::PathBuf,
-};
+use std::{fs::File, io};
 
 use indef_core::SkipReason;
 use linux_abi::f2fs::collect_section;
 use rustix::io::Errno;
 use units::{Bytes, PhysRange};
 
-use super::Superblock;
+use super::{Superblock, volume::Volume};
 use crate::{
-    Filesystem, SpaceMap,
-    device::{f2fs_folder, f2fs_superblock},
+    Filesystem, Space, SpaceMap,
     emptier::{Emptier, Emptying, NoEmptier, NotEmptied, Part, PartKind, PartMap},
 };
 
 /// The sections of a file system.
 pub(crate) struct Sections {
     root: File,
-    told: Told,
+    volume: Volume,
 }
 
 impl Sections {
     /// Of a file system that tells of its segments.
     pub(crate) fn of(fs: &Filesystem) -> io::Result<Result<Self, NoEmptier>> {
         let mount = fs.mount.as_ref().ok_or(Errno::OPNOTSUPP)?;
-        let root = mount.open(fs.dev)?;
-        Ok(match Told::of(fs) {
-            Some(told) if told.segments()?.is_some() => Ok(Self { root, told }),
-            _ => Err(NoEmptier::Untold),
+        let sections = Self {
+            root: mount.open(fs.dev)?,
+            volume: Volume::of(fs),
+        };
+        Ok(match sections.told()? {
+            Some(_) => Ok(sections),
+            None => Err(NoEmptier::Untold),
+        })
+    }
+
+    /// The superblock, and the valid blocks of each segment.
+    fn told(&self) -> io::Result<Option<(&Superblock, Vec<u64>)>> {
+        let valid = self.volume.valid_blocks()?;
+        Ok(self.volume.superblock.as_ref().zip(valid))
+    }
+
+    fn map(&self) -> io::Result<PartMap> {
+        let (superblock, valid) = self.told()?.ok_or(Errno::OPNOTSUPP)?;
+        let most = Space::of(&self.root)?.free;
+        Ok(map(&self.volume, superblock, &valid, most))
+    }
+
+    /// What is valid in a part now.
+    fn now(&self, part: &Part) -> io::Result<Option<Valid>> {
+        let (superblock, valid) = self.told()?.ok_or(Errno::OPNOTSUPP)?;
+        Ok(Valid::of(superblock, &valid, part))
+    }
+}
+
+/// What is valid in a section that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Valid {
+    bytes: Bytes,
+    /// The block at which the first segment begins that has any of it.
+    first: u64,
+}
+
+impl Valid {
+    fn of(superblock: &Superblock, valid: &[u64], part: &Part) -> Option<Self> {
+        let of_section = superblock.segments_per_section.max(1);
+        let of_segment = superblock.section.get() / superblock.block.get() / u64::from(of_section);
+        let segment = part.address.checked_sub(superblock.main)? / of_segment.max(1);
+        let valid = valid.iter().skip(usize::try_from(segment).ok()?);
+        let valid = valid.take(of_section as usize);
+        let used = valid.clone().position(|blocks| *blocks > 0)?;
+        Some(Self {
+            bytes: superblock.block * valid.sum::<u64>(),
+            first: part.address + used as u64 * of_segment,
         })
     }
 }
@@ -49,8 +92,7 @@ impl Emptier for Sections {
     }
 
     fn look(&self) -> io::Result<PartMap> {
-        let segments = self.told.segments()?.ok_or(Errno::OPNOTSUPP)?;
-        Ok(map(&self.told.superblock, &segments))
+        self.map()
     }
 
     fn pieces(&self, _: &Part) -> io::Result<Vec<Bytes>> {
@@ -58,104 +100,95 @@ impl Emptier for Sections {
     }
 
     fn empty(&self, part: &Part, _: &dyn Fn() -> bool) -> Emptying {
-        let collected = collect_section(&self.root, part.address);
-        let Err(error) = collected else {
-            return Emptying::whole(part);
+        let mut moved = Bytes::ZERO;
+        let ends = |moved, left| Emptying {
+            moved,
+            written: moved,
+            left,
         };
-        Emptying::nothing(match Errno::from_io_error(&error) {
-            // Somebody else was faster.
-            Some(Errno::NODATA) => return Emptying::whole(part),
-            // It has an open log, or a file that is pinned.
-            Some(Errno::AGAIN | Errno::BUSY) => NotEmptied::Stays(SkipReason::Changed),
-            Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoPlace),
-            _ => NotEmptied::Failed(error),
-        })
+        let mut now = match self.volume.segments_per_section() {
+            // As seen a moment ago: there is but one segment to name.
+            1 => Ok(Some(Valid {
+                bytes: part.used,
+                first: part.address,
+            })),
+            _ => self.now(part),
+        };
+        loop {
+            let valid = match now {
+                Ok(Some(valid)) => valid,
+                Ok(None) => return ends(moved, None),
+                Err(error) => return ends(moved, Some(NotEmptied::Failed(error))),
+            };
+            let Err(error) = collect_section(&self.root, valid.first) else {
+                return ends(moved + valid.bytes, None);
+            };
+            now = self.now(part);
+            let left = match &now {
+                Ok(now) => now.map_or(Bytes::ZERO, |valid| valid.bytes),
+                Err(_) => valid.bytes,
+            };
+            if left >= valid.bytes {
+                return ends(moved, Some(why_not(error)));
+            }
+            // Else somebody else has deleted it.
+            if Errno::from_io_error(&error) != Some(Errno::NODATA) {
+                moved += valid.bytes - left;
+            }
+        }
     }
 }
 
-/// The free sections of a file system; `None` where it does not tell.
+fn why_not(error: io::Error) -> NotEmptied {
+    match Errno::from_io_error(&error) {
+        // It has an open log, or a file that is pinned.
+        Some(Errno::AGAIN | Errno::BUSY | Errno::NODATA) => NotEmptied::Stays(SkipReason::Changed),
+        Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoPlace),
+        _ => NotEmptied::Failed(error),
+    }
+}
+
+/// The free sections of a file system that files can have; `None` where it does not tell.
 pub(crate) fn space_map(fs: &Filesystem) -> io::Result<Option<SpaceMap>> {
-    let Some(told) = Told::of(fs) else {
-        return Ok(None);
-    };
-    let segments = told.segments()?;
-    Ok(segments.map(|segments| map(&told.superblock, &segments).space))
-}
-
-/// What a file system tells of its segments.
-struct Told {
-    superblock: Superblock,
-    file: PathBuf,
-}
-
-impl Told {
-    fn of(fs: &Filesystem) -> Option<Self> {
-        let folder = f2fs_folder(fs)?;
-        let name = folder.file_name()?;
-        Some(Self {
-            superblock: f2fs_superblock(fs)?,
-            file: PathBuf::from("/proc/fs/f2fs")
-                .join(name)
-                .join("segment_info"),
-        })
+    match Sections::of(fs)? {
+        Ok(sections) => Ok(Some(sections.map()?.space)),
+        Err(_) => Ok(None),
     }
-
-    /// The valid blocks of each segment; `None` where it does not tell.
-    fn segments(&self) -> io::Result<Option<Vec<u64>>> {
-        match fs::read_to_string(&self.file) {
-            Ok(text) => Ok(parse(&text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Lines of ten segments: the number of the first, and the type and the valid blocks of each (`0  3|0  3|17 …`), after
-/// two lines of heading.
-fn parse(text: &str) -> Option<Vec<u64>> {
-    let mut segments = Vec::new();
-    for line in text.lines().skip(2) {
-        let mut words = line.split_whitespace();
-        let first: usize = words.next()?.parse().ok()?;
-        if first != segments.len() {
-            return None;
-        }
-        for word in words {
-            segments.push(word.split_once('|')?.1.parse().ok()?);
-        }
-    }
-    (!segments.is_empty()).then_some(segments)
 }
 
 /// The sections. As they need not lie side by side, those that are free come first, as one run, and then the others, with
-/// what can be won of each, the cheapest first.
-fn map(superblock: &Superblock, segments: &[u64]) -> PartMap {
+/// what can be won of each, the cheapest first. No more than `most` is free for files.
+fn map(volume: &Volume, superblock: &Superblock, valid: &[u64], most: Bytes) -> PartMap {
     let mut map = PartMap::default();
     let (section, block) = (superblock.section, superblock.block);
+    let capacity = block * volume.usable_blocks();
     let of_section = superblock.segments_per_section.max(1) as usize;
-    map.space.is_one_run = true;
+    map.space.unit = Some(capacity);
     map.space.metadata = Bytes(superblock.main.saturating_mul(block.get()));
     let mut start = map.space.metadata.get();
     // The last ones are no whole section, and not used.
-    for segments in segments.chunks_exact(of_section) {
-        let place = PhysRange::new(start, section.get());
+    for segments in valid.chunks_exact(of_section) {
         let used = Bytes(segments.iter().sum::<u64>().saturating_mul(block.get()));
         if used.is_zero() {
+            let place = PhysRange::new(start, capacity.get());
             match map.space.free.last_mut() {
-                Some(last) if last.end() == place.start => last.len += section,
+                Some(last) if last.end() == place.start => last.len += capacity,
                 _ => map.space.free.push(place),
             }
-        } else if used < section {
+        } else if used < capacity {
             map.parts.push(Part {
                 address: start / block.get().max(1),
-                place: PhysRange::new(0, (section - used).get()),
+                place: PhysRange::new(0, (capacity - used).get()),
                 used,
             });
         }
         map.space.used += used;
-        start = place.end().get();
+        start += section.get();
     }
-    map.vacant = vec![PhysRange::new(0, map.space.total().get())];
+    let free = capacity * volume.free_sections(valid);
+    map.vacant = vec![PhysRange::new(0, free.get())];
+    map.kept = capacity * volume.kept_sections().unwrap_or(0);
+    map.space.limit_to(free.saturating_sub(map.kept).min(most));
     map.parts.sort_by_key(|part| part.used);
     map.parts = map.parts_without(|_| false);
     map
@@ -163,40 +196,23 @@ fn map(superblock: &Superblock, segments: &[u64]) -> PartMap {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::volume::tests::Told, *};
 
-    const TEXT: &str = "format: segment_type|valid_blocks\n\
-        segment_type(0:HD, 1:WD, 2:CD, 3:HN, 4:WN, 5:CN)\n\
-        0         3|0   4|512 1|7   0|0   0|0   0|0   0|0   0|1   0|0   0|0  \n\
-        10        0|0   0|2  \n";
+    const VALID: [u64; 12] = [0, 512, 7, 0, 0, 0, 0, 1, 0, 0, 0, 2];
 
-    #[test]
-    fn segments_are_read() {
-        let segments = parse(TEXT).unwrap();
-        assert_eq!(segments, [0, 512, 7, 0, 0, 0, 0, 1, 0, 0, 0, 2]);
-        for broken in [
-            "",
-            "a\nb\n",
-            "a\nb\n10 0|0\n",
-            "a\nb\n0 0|x\n",
-            "a\nb\n0 0\n",
-        ] {
-            assert_eq!(parse(broken), None, "{broken:?}");
-        }
+    fn map_of(volume: &Volume, valid: &[u64], most: Bytes) -> PartMap {
+        map(volume, volume.superblock.as_ref().unwrap(), valid, most)
+    }
+
+    fn mib(start: u64, len: u64) -> PhysRange {
+        PhysRange::new(start << 20, len << 20)
     }
 
     #[test]
     fn sections_are_free_as_a_whole() {
-        let superblock = |segments_per_section: u32| Superblock {
-            section: Bytes::mib(2 * u64::from(segments_per_section)),
-            segments_per_section,
-            block: Bytes::kib(4),
-            main: 1024,
-            members: Vec::new(),
-        };
-        let segments = parse(TEXT).unwrap();
-        let mib = |start: u64, len: u64| PhysRange::new(start << 20, len << 20);
-        let found = map(&superblock(1), &segments);
+        let told = Told::default();
+        let all = Bytes::gib(1);
+        let found = map_of(&told.volume(1), &VALID, all);
         assert_eq!(found.space.free, [mib(4, 2), mib(10, 8), mib(20, 6)]);
         assert_eq!(found.space.largest(), Bytes::mib(8));
         assert_eq!(found.space.longest(), Bytes::mib(16), "wherever they are");
@@ -209,8 +225,76 @@ mod tests {
         assert_eq!(parts, [(4608, 1), (6656, 2), (2048, 7)]);
         let won = PhysRange::new((16 << 20) + kib(511), kib(510));
         assert_eq!(found.parts[1].place, won);
-        let found = map(&superblock(2), &segments[..11]);
+        let found = map_of(&told.volume(2), &VALID[..11], all);
         assert_eq!(found.space.free, [mib(12, 4), mib(20, 4)]);
         assert_eq!(found.space.used, Bytes::kib(4 * 520));
+    }
+
+    #[test]
+    fn what_f2fs_keeps_is_not_free() {
+        let told = Told::default();
+        let volume = told.volume(1);
+        let found = |most| map_of(&volume, &VALID, Bytes::mib(most));
+        told.number("free_segments", 8);
+        assert_eq!(found(100).space.longest(), Bytes::mib(16));
+        // A log begins in one of them.
+        told.number("free_segments", 7);
+        assert_eq!(found(100).space.longest(), Bytes::mib(14));
+        // The reserve, and as many for which F2FS would rather fill holes.
+        told.number("min_ssr_sections", 2);
+        told.number("reserved_segments", 2);
+        let kept = found(100);
+        assert_eq!(kept.space.longest(), Bytes::mib(6));
+        assert_eq!(kept.space.free, [mib(10, 6)], "the longest");
+        assert_eq!(
+            (&kept.vacant[..], kept.kept),
+            (&[mib(0, 14)][..], Bytes::mib(8))
+        );
+        // Users get no more than that, wherever it lies.
+        assert_eq!(found(5).space.longest(), Bytes::mib(5));
+        // What is kept is short.
+        told.number("reserved_segments", 9);
+        let short = found(100);
+        assert_eq!(short.space.longest(), Bytes::ZERO);
+        assert!(short.space.free.is_empty());
+        assert_eq!(
+            (&short.vacant[..], short.kept),
+            (&[mib(0, 14)][..], Bytes::mib(22))
+        );
+    }
+
+    #[test]
+    fn zones_are_no_longer_than_what_can_be_written() {
+        let told = Told::default();
+        told.number("unusable_blocks_per_sec", 256);
+        let found = map_of(&told.volume(2), &VALID, Bytes::gib(1));
+        assert_eq!(found.space.free, [mib(12, 3), mib(20, 3)]);
+        assert_eq!(
+            found.parts[0].place.len,
+            Bytes::mib(3) - found.parts[0].used
+        );
+    }
+
+    #[test]
+    fn the_first_segment_in_use_is_named() {
+        let told = Told::default();
+        let volume = told.volume(4);
+        let part = |section: u64| Part {
+            address: 1024 + section * 2048,
+            place: PhysRange::default(),
+            used: Bytes(1),
+        };
+        let superblock = volume.superblock.as_ref().unwrap();
+        let valid = |section| Valid::of(superblock, &VALID, &part(section));
+        let used = |blocks, first| {
+            Some(Valid {
+                bytes: Bytes::kib(4) * blocks,
+                first,
+            })
+        };
+        assert_eq!(valid(0), used(519, 1024 + 512));
+        assert_eq!(valid(1), used(1, 1024 + 7 * 512));
+        assert_eq!(valid(2), used(2, 1024 + 11 * 512));
+        assert_eq!(valid(3), None);
     }
 }

@@ -118,13 +118,13 @@ impl Compactor<'_> {
             false => self.claim(&fs)?,
         };
         let round_files = open_more_files();
-        let space =
-            settled(&fs, Bytes(u64::MAX)).map_err(|error| self.cannot(&fs, error.into()))?;
+        let space = settled(&fs, emptier.as_deref(), Bytes(u64::MAX))
+            .map_err(|error| self.cannot(&fs, error.into()))?;
         let free = self.free(&fs, &space)?;
         self.ensure_possible(&fs, free)?;
         let mut done = Compacted {
             kind: fs.kind,
-            wanted: self.wanted(free, space.longest()),
+            wanted: self.wanted(free, &space),
             free,
             largest_before: space.longest(),
             largest_after: space.longest(),
@@ -231,8 +231,8 @@ impl Compactor<'_> {
                 })
                 .map_err(|error| self.cannot(fs, error.into()))?;
             let refused = done.add(&result, &mut stuck);
-            let space =
-                settled(fs, region.place.len).map_err(|error| self.cannot(fs, error.into()))?;
+            let space = settled(fs, None, region.place.len)
+                .map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = space.largest();
             if done.largest_after >= done.wanted {
                 done.end = CompactEnd::Reached;
@@ -315,7 +315,7 @@ impl Compactor<'_> {
 
     /// All that is free. Where all runs are as one, what is free in sections in use is none of them, and becomes part of it.
     fn free(&self, fs: &Filesystem, space: &SpaceMap) -> Result<Bytes, Error> {
-        if !space.is_one_run {
+        if space.unit.is_none() {
             return Ok(space.total());
         }
         let now = Space::of(self.root(fs)?);
@@ -360,8 +360,10 @@ impl Compactor<'_> {
     }
 
     /// The length of the run that there shall be.
-    fn wanted(&self, free: Bytes, longest: Bytes) -> Bytes {
+    fn wanted(&self, free: Bytes, space: &SpaceMap) -> Bytes {
         let half = Bytes(free.get() / 2);
+        // All that is free in whole sections may be the file system's own.
+        let longest = space.longest().max(space.unit.unwrap_or_default());
         let tenfold = Bytes(longest.get().saturating_mul(10));
         self.want.unwrap_or(tenfold.min(half))
     }
@@ -447,10 +449,13 @@ impl Compactor<'_> {
 
 /// The space of a file system once everything is written back and what was deleted is freed: when there is a free
 /// run of `awaited` bytes, or what is free hardly grows any more. It may change all the time, as files are in use.
-fn settled(fs: &Filesystem, awaited: Bytes) -> io::Result<SpaceMap> {
+fn settled(fs: &Filesystem, emptier: Option<&dyn Emptier>, awaited: Bytes) -> io::Result<SpaceMap> {
     let mount = fs.mount.as_ref().map(|mount| mount.open(fs.dev));
     if let Some(Ok(root)) = &mount {
         syncfs(root)?;
+    }
+    if let Some(emptier) = emptier {
+        return Ok(emptier.look()?.space);
     }
     let mut space = space_map(fs)?;
     if fs.kind != FsKind::Xfs {

@@ -98,7 +98,8 @@ impl Compactor<'_> {
             let room = || self.room(fs, &root, &map.space);
             let (part, parts) = ((fs, emptier), &chosen.parts);
             let ended = self.empty_all(part, parts, &room, done, &mut stuck, began)?;
-            let space = settled(fs, done.wanted).map_err(|error| self.cannot(fs, error.into()))?;
+            let space = settled(fs, Some(emptier), done.wanted)
+                .map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = space.longest();
             done.in_the_way.files = by_reason(&stuck);
             if done.largest_after >= done.wanted {
@@ -151,14 +152,17 @@ impl Compactor<'_> {
             let mut parts = map.parts_without(|part| stuck.contains_key(&part.address()));
             let movable: Vec<Movable> = parts.iter().map(Movable::from).collect();
             let region = pick(map.space.longest(), limits, |wanted| {
-                let region = cheapest_region(&map.vacant, &movable, wanted)?;
+                let mut region = cheapest_region(&map.vacant, &movable, wanted + map.kept)?;
+                region.place.len -= map.kept;
                 Some((region, region.to_move))
             });
             let region = match region {
                 Ok(region) => region,
                 Err(why) => return Ok(Err(why)),
             };
-            parts.retain(|part| region.place.contains(part.place));
+            let mut place = region.place;
+            place.len += map.kept;
+            parts.retain(|part| place.contains(part.place));
             // What is done first has cost the least if the run ends early.
             parts.sort_by_key(|part| part.used);
             let mut pieces = Vec::new();

@@ -262,3 +262,78 @@ fn out_of_holes(kind: EngineKind) {
     bench.must_relocate(&ours, Policy::Whole);
     finish(bench, &states);
 }
+
+/// Where sections have several segments, free segments of sections in use are no room: F2FS fills holes all the same, and the
+/// engine leaves the file alone. What is free the kernel tells in debugfs.
+#[test]
+fn vm_6_12_f2fs_defragment_counts_free_sections() {
+    let kind = EngineKind::F2fsDefragment;
+    match env::var_os(IN_GUEST) {
+        Some(_) => counts_sections(kind),
+        None => in_guest(kind, "f2fs_defragment_counts_free_sections"),
+    }
+}
+
+fn counts_sections(kind: EngineKind) {
+    const OF_SECTION: u64 = 4;
+    let fs = builder(kind, Bytes::mib(640)).mkfs_args(["-s", &OF_SECTION.to_string()]);
+    let bench = Bench::on(kind, fs.mount_options("background_gc=off").build()).unwrap();
+    let debugfs = tempfile::tempdir().unwrap();
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "debugfs", "none"]).arg(debugfs.path());
+    assert!(mount.status().unwrap().success());
+    // "  - Free: SEGMENTS (SECTIONS)"
+    let free = || -> [u64; 2] {
+        let text = fs::read_to_string(debugfs.path().join("f2fs/status")).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("- Free: "));
+        let words = line.unwrap_or_else(|| panic!("{text}")).split_whitespace();
+        let numbers: Vec<u64> = { words.take(2) }
+            .map(|word| word.trim_matches(['(', ')']).parse().unwrap())
+            .collect();
+        numbers.try_into().unwrap()
+    };
+    let name = bench.fs.device().rsplit('/').next().unwrap();
+    let number = |of: &str| -> u64 {
+        let file = format!("/sys/fs/f2fs/{name}/{of}");
+        fs::read_to_string(file).unwrap().trim().parse().unwrap()
+    };
+    let kept = number("reserved_segments") / OF_SECTION + number("min_ssr_sections");
+    let file = bench.path("file");
+    make(&file, Bytes::mib(8), Bytes::kib(256));
+    let states = [State::of(&file)];
+    // About a segment each.
+    let mut fillers = Vec::new();
+    while free()[1] > kept {
+        assert!(fillers.len() < 400, "the file system does not fill");
+        let path = bench.path(&format!("fill-{}", fillers.len()));
+        fs::write(&path, vec![0x5A; 2 << 20]).unwrap();
+        bench.fs.sync().unwrap();
+        fillers.push(path);
+    }
+    for (_, path) in { fillers.iter().enumerate() }.filter(|(number, _)| number % 4 > 0) {
+        fs::remove_file(path).unwrap();
+    }
+    bench.fs.sync().unwrap();
+    let [segments, sections] = free();
+    eprintln!("{segments} segments free, {sections} sections, of which F2FS keeps {kept}");
+    assert!(sections <= kept, "what was removed freed sections");
+    assert!(
+        segments > (kept + 4) * OF_SECTION,
+        "no free segment is left in a section in use"
+    );
+    match bench.relocate(&file, Policy::Whole) {
+        Err(Refusal::Skip(SkipReason::NoSpace)) => {}
+        other => panic!("{other:?}"),
+    }
+    for path in fillers.iter().step_by(4) {
+        fs::remove_file(path).unwrap();
+    }
+    bench.fs.sync().unwrap();
+    eprintln!("{:?} free without the others", free());
+    bench.must_relocate(&file, Policy::Whole);
+    let mut unmount = std::process::Command::new("umount");
+    assert!(unmount.arg(debugfs.path()).status().unwrap().success());
+    finish(bench, &states);
+}
