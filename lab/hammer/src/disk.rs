@@ -20,9 +20,6 @@ use crate::{
     volume::{Volume, VolumeKind},
 };
 
-/// Bytes of a volume.
-const SIZE: u64 = 512 << 20;
-
 /// A file system whose files can be cloned at an instant.
 #[derive(Debug)]
 enum Outer {
@@ -103,8 +100,8 @@ impl Host {
     }
 
     /// A device for a volume.
-    pub(crate) fn medium(&self, kind: MediumKind) -> Result<Medium> {
-        self.workshop().device(kind, SIZE)
+    pub(crate) fn medium(&self, kind: MediumKind, volume: &Volume) -> Result<Medium> {
+        self.workshop().device(kind, volume.size)
     }
 
     /// A new volume, mounted.
@@ -180,7 +177,7 @@ impl<'a> Disk<'a> {
                 .collect();
             return Ok(disk);
         }
-        let size = SIZE / volume.devices;
+        let size = volume.size / volume.devices;
         for device in 0..volume.devices {
             let mut losetup = Command::new("losetup");
             losetup.args(["--show", "-f"]);

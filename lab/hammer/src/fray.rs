@@ -3,6 +3,10 @@
 //! One large file, the hog, takes most of the volume, and stays where it is. What the other files leave free is filled
 //! by another one, and every other piece of that is punched out again.
 //!
+//! On F2FS there is no hog: its kernel would move it, too. The other file is written as a whole before it is punched, as blocks get
+//! their place when they are written. One of eight pieces stays, so no section is free: F2FS keeps more for itself than are free
+//! then, and with half of each section used it would cost more than two bytes to win one.
+//!
 //! On Btrfs the hog stays since its extents find no place elsewhere. Each piece is an extent there, as a hole in one frees
 //! nothing, and they lie in a subvolume, as a snapshot would keep what is given up.
 
@@ -45,7 +49,11 @@ const PIECE: u64 = 64 << 10;
 pub(crate) fn occupy(shared: &Shared) -> io::Result<()> {
     const MOST: u64 = 64 << 20;
     let root = &shared.root;
-    let beside = if shared.volume.empties_chunks() {
+    let is_btrfs = shared.volume.kind == VolumeKind::Btrfs;
+    if shared.volume.kind == VolumeKind::F2fs {
+        return Ok(());
+    }
+    let beside = if is_btrfs {
         let mut create = Command::new("btrfs");
         create.args(["--quiet", "subvolume", "create"]);
         run(create.arg(shared.path(FRAY))).map_err(io::Error::other)?;
@@ -56,7 +64,7 @@ pub(crate) fn occupy(shared: &Shared) -> io::Result<()> {
     let file = File::create(root.join(HOG))?;
     let mut at = 0;
     loop {
-        if shared.volume.empties_chunks() {
+        if is_btrfs {
             // It tells what is allocated a while after.
             syncfs(&file)?;
         }
@@ -71,7 +79,8 @@ pub(crate) fn occupy(shared: &Shared) -> io::Result<()> {
 
 /// Whether a mapped write gets the space that it may need.
 pub(crate) fn has_room_for_mapped(shared: &Shared) -> bool {
-    !shared.volume.empties_chunks() || free(&shared.root).is_ok_and(|free| free >= FOR_MAPPED)
+    let needs_some = shared.volume.compacts && shared.volume.kind == VolumeKind::Btrfs;
+    !needs_some || free(&shared.root).is_ok_and(|free| free >= FOR_MAPPED)
 }
 
 /// Let what is free lie in holes again.
@@ -92,8 +101,8 @@ fn try_fray(shared: &Shared) -> io::Result<()> {
         // Blocks past the end, and those of a file that is removed, come free a while after.
         Ok(old) => {
             old.set_len(0)?;
-            // There with the next commit.
-            if shared.volume.empties_chunks() {
+            // There with the next commit, or checkpoint.
+            if shared.volume.empties_parts() {
                 syncfs(&old)?;
             }
         }
@@ -104,7 +113,8 @@ fn try_fray(shared: &Shared) -> io::Result<()> {
     anew.create(true).truncate(true).write(true);
     anew.custom_flags(OFlags::DIRECT.bits().cast_signed());
     let file = anew.open(&path)?;
-    let (at_first, most) = match shared.volume.empties_chunks() {
+    let kind = shared.volume.kind;
+    let (at_first, most) = match kind == VolumeKind::Btrfs {
         true => (Some(free(root)?), PIECE),
         false => (None, 64 << 20),
     };
@@ -124,16 +134,26 @@ fn try_fray(shared: &Shared) -> io::Result<()> {
     }
     let mut bytes = AlignedBuffer::new(PIECE as usize);
     bytes.slice().fill(0xA5);
-    for at in (0..end).step_by(PIECE as usize) {
-        if (at / PIECE).is_multiple_of(2) {
+    let pieces = || (0..end).step_by(PIECE as usize);
+    if kind == VolumeKind::F2fs {
+        for at in pieces() {
+            file.write_all_at(bytes.slice(), at)?;
+        }
+    }
+    let is_hole = |piece: u64| match kind {
+        VolumeKind::F2fs => !piece.is_multiple_of(8),
+        _ => piece.is_multiple_of(2),
+    };
+    for at in pieces() {
+        if is_hole(at / PIECE) {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(&file, punch, at, PIECE)?;
-        } else if !matches!(shared.volume.kind, VolumeKind::Ext4 | VolumeKind::Btrfs) {
+        } else if kind == VolumeKind::Xfs {
             // There blocks that were never written move, too.
             file.write_all_at(bytes.slice(), at)?;
         }
     }
-    if shared.volume.empties_chunks() {
+    if shared.volume.empties_parts() {
         syncfs(&file)?;
     }
     Ok(())
@@ -141,7 +161,7 @@ fn try_fray(shared: &Shared) -> io::Result<()> {
 
 fn place(shared: &Shared) -> PathBuf {
     let place = shared.path(FRAY);
-    match shared.volume.empties_chunks() {
+    match shared.volume.kind == VolumeKind::Btrfs {
         true => place.join("pieces"),
         false => place,
     }

@@ -117,8 +117,8 @@ impl<'a> Movers<'a> {
         let root = &self.shared.root;
         let compacts = self.shared.volume.compacts;
         // It looks at the whole volume first.
-        let in_chunks = self.shared.volume.empties_chunks();
-        let longest = if compacts && !in_chunks { 7500 } else { 2500 };
+        let in_parts = self.shared.volume.empties_parts();
+        let longest = if compacts && !in_parts { 7500 } else { 2500 };
         let end = (
             rng.between(150, longest) * self.slow,
             rng.weighted(&[(3, Signal::TERM), (1, Signal::KILL)]),
@@ -144,11 +144,11 @@ impl<'a> Movers<'a> {
         let budget = rng.weighted(&[(4, ""), (1, "4MiB"), (1, "16MiB")]);
         // Where rows are known, new places are allocated in other ways (ext4, XFS).
         let rows = rng.weighted(&[(2, ""), (1, "16KiB,dies=4"), (1, "64KiB,dies=8")]);
-        // A chunk is more than most budgets, and a pause comes after it.
-        let (rate, budget) = if in_chunks { ("", "") } else { (rate, budget) };
+        // A part is more than most budgets, and a pause comes after it.
+        let (rate, budget) = if in_parts { ("", "") } else { (rate, budget) };
         if compacts {
             let want = rng.weighted(&[(2, ""), (2, "4MiB"), (2, "12MiB"), (2, "32MiB")]);
-            if !in_chunks {
+            if !in_parts {
                 command.args(["--exclude", HOG]);
                 // Then actors' files are what lies in the way: most are shared or change, and hardly anything moves.
                 if rng.percent(15) {

@@ -129,7 +129,7 @@ pub(crate) fn run(
         in_place: volume.kind == VolumeKind::Xfs,
     };
     let kind = options.medium(volume, seed);
-    let medium = host.medium(kind)?;
+    let medium = host.medium(kind, volume)?;
     let mut disk = host.volume(volume, &medium)?;
     let shared = Shared::new(disk.path(), volume, &options.signal);
     let still =

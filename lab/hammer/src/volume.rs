@@ -36,6 +36,8 @@ pub struct Volume {
     /// Its name on the command line.
     pub name: &'static str,
     pub(crate) kind: VolumeKind,
+    /// Bytes of all disks together.
+    pub(crate) size: u64,
     pub(crate) mkfs: &'static [&'static str],
     pub(crate) mount: &'static str,
     /// Number of disks: loop devices of equal size in one image, or those of the medium.
@@ -72,6 +74,7 @@ pub struct Volume {
 const EXT4: Volume = Volume {
     name: "ext4",
     kind: VolumeKind::Ext4,
+    size: 512 << 20,
     mkfs: &["-b", "4096"],
     mount: "commit=300",
     devices: 1,
@@ -261,6 +264,16 @@ pub const VOLUMES: &[Volume] = &[
         wants_closed_files: true,
         ..EXT4
     },
+    Volume {
+        name: "f2fs-compact",
+        kind: VolumeKind::F2fs,
+        // All of it is written anew and again, for there to be something to empty.
+        size: 256 << 20,
+        mkfs: &[],
+        mount: "",
+        compacts: true,
+        ..EXT4
+    },
     F2FS_OFFLOAD,
     Volume {
         name: "f2fs-offload-failing",
@@ -304,9 +317,10 @@ impl Volume {
         self.patched.map(|(patched, _)| patched)
     }
 
-    /// Whether free space is made whole by the kernel, which empties chunks with all that lies in them.
-    pub(crate) fn empties_chunks(&self) -> bool {
-        self.compacts && self.kind == VolumeKind::Btrfs
+    /// Whether free space is made whole by the kernel, which empties parts (chunks of Btrfs, sections of F2FS) with all that lies
+    /// in them.
+    pub(crate) fn empties_parts(&self) -> bool {
+        self.compacts && matches!(self.kind, VolumeKind::Btrfs | VolumeKind::F2fs)
     }
 
     /// Whether ranges can be collapsed and inserted.

@@ -98,6 +98,11 @@ fn vm_6_1_round_f2fs() {
 }
 
 #[test]
+fn vm_6_12_round_f2fs_compact() {
+    round(Release::Linux6_12, "f2fs-compact");
+}
+
+#[test]
 fn vm_6_12_round_xfs_offload() {
     if scratch_fs::require_xfsprogs().is_none() {
         return;
