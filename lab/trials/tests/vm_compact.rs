@@ -43,7 +43,7 @@ fn in_guest(script: &str, folder: &Path, arguments: &[&str]) -> Option<Outcome> 
     Some(outcome)
 }
 
-/// Makes free space whole, with an eighth of what fits left in files, and `arguments` of the script, which begin with the
+/// Makes free space whole, with a quarter of what fits left in files, and `arguments` of the script, which begin with the
 /// MiB that are wanted.
 fn compacts(arguments: &[&str], section: u64) {
     let folder = tempfile::tempdir().unwrap();
