@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use indef_fs::FsError;
 
 /// An error with one file; the others go on. Its contents are whole all the same, and on the device but for
-/// [`Self::Unwritten`].
+/// [`Self::Unwritten`] and a source that is [`NotTakenBack`](indef_fs::NotTakenBack)
+/// ([`FileResult::is_unwritten`](super::FileResult::is_unwritten)).
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// An operation on it failed.

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use indef_core::SkipReason;
-use indef_fs::{FsError, Moved, Refusal, TargetId};
+use indef_fs::{FsError, Moved, NotTakenBack, Refusal, TargetId};
 use units::{Bytes, Nanos};
 
 use super::{ExtentMaps, FileError};
@@ -138,13 +138,30 @@ impl FileResult {
         self.reason == Some(Reason::Skip(SkipReason::Stopped))
     }
 
-    /// Whether what was moved of it could not be written back.
+    /// Whether what was moved of it could not be written: it may be in memory alone.
     #[must_use]
     pub fn is_unwritten(&self) -> bool {
-        let Some(Reason::Failed(error)) = &self.reason else {
-            return false;
-        };
-        matches!(**error, FileError::Unwritten(_))
+        match self.error() {
+            Some(FileError::Unwritten(_)) => true,
+            Some(FileError::Fs(error)) => {
+                let source = error.source.get_ref();
+                source.is_some_and(|source| source.is::<NotTakenBack>())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether that came out only after the file was done ([`RunEvent::FileDone`](super::RunEvent::FileDone)).
+    #[must_use]
+    pub fn has_failed_late(&self) -> bool {
+        matches!(self.error(), Some(FileError::Unwritten(_)))
+    }
+
+    fn error(&self) -> Option<&FileError> {
+        match &self.reason {
+            Some(Reason::Failed(error)) => Some(error),
+            _ => None,
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl<'a> Watch<'a> {
     }
 
     fn result(&self, file: &FileResult) {
-        if file.is_unwritten() {
+        if file.has_failed_late() {
             self.failed(file);
         }
         if let Some(document) = self.document {
@@ -168,7 +168,7 @@ mod tests {
     };
 
     use indef_engine::run::FileError;
-    use indef_fs::{FsError, TargetId};
+    use indef_fs::{FsError, NotTakenBack, TargetId};
     use units::Bytes;
 
     use super::*;
@@ -227,13 +227,26 @@ mod tests {
         file.reason = Some(FileError::Unwritten(error).into());
         watch.on(RunEvent::Result(&file));
         assert_eq!(console.errors(), 1);
+        // Told when it was done, and only then.
+        file.path = "/srv/c".into();
+        let left = NotTakenBack {
+            bytes: Bytes::kib(4),
+            source: std::io::Error::from_raw_os_error(5),
+        };
+        let source = std::io::Error::from(left);
+        let error = FsError::new("/srv/c", "write back moved data", source);
+        file.reason = Some(FileError::Fs(error).into());
+        assert!(file.is_unwritten());
+        watch.on(RunEvent::FileDone(&file));
+        watch.on(RunEvent::Result(&file));
+        assert_eq!(console.errors(), 2);
         drop(watch);
         document.end(&serde_json::json!({})).unwrap();
         let text = sink.0.lock().unwrap().clone();
         let told: serde_json::Value = serde_json::from_slice(&text).unwrap();
         let files = told["files"].as_array().unwrap();
         let of = |n: usize| (&files[n]["path"], &files[n]["status"]);
-        assert_eq!(files.len(), 2, "{told}");
+        assert_eq!(files.len(), 3, "{told}");
         assert_eq!(of(0), (&"/srv/a".into(), &"moved".into()), "{told}");
         assert_eq!(of(1), (&"/srv/b".into(), &"failed".into()), "{told}");
         let reason = files[1]["reason"].as_str().unwrap();
