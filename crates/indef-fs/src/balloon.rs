@@ -36,7 +36,11 @@ use rustix::{
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset, PhysRange};
 
-use crate::{Filesystem, FsKind, map, own::make_own, target::unnamed_in};
+use crate::{
+    Filesystem, FsKind, map,
+    own::{make_own, make_plain},
+    target::unnamed_in,
+};
 
 /// Allocation groups in which a balloon can begin; further ones are left alone.
 const MOST_GROUPS: u64 = 4096;
@@ -117,6 +121,7 @@ impl Balloon {
     /// Begin one with a block in the allocation group `group`, in which the directory lies.
     fn begin(directory: &OwnedFd, group: PhysRange, block: Bytes) -> io::Result<Option<Self>> {
         let file = unnamed_in(directory, OFlags::empty())?;
+        make_plain(&file)?;
         make_own(&file)?;
         fallocate(&file, FallocateFlags::KEEP_SIZE, 0, block.get())?;
         let Some(first) = place_of(&file, FileRange::new(0, block.get()))? else {

@@ -28,7 +28,7 @@ pub(crate) enum Tier {
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel; and those with a kernel that is built
 /// only on request (`cargo lab kernels --die-hints`).
-const FURTHER: [(&str, &str); 33] = [
+const FURTHER: [(&str, &str); 34] = [
     ("vm_die_hints", "vm_"),
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (
@@ -96,6 +96,7 @@ const FURTHER: [(&str, &str); 33] = [
     // The kernel's own engine, whose first half `make test` runs; the device's has both there.
     ("conformance", "vm_f2fs::vm_6_12_f2fs_defragment_in_use"),
     ("vm_trace", "vm_collects_on_6_1"),
+    ("conformance", "vm_quota::vm_6_1_owners_are_not_charged"),
     // A whole experiment: its parts have tests of their own.
     ("vm_experiment", "vm_varmail_is_aged_migrated_and_replayed"),
     // As its twins with fewer.

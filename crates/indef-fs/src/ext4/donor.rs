@@ -4,12 +4,12 @@
 //! a row, and what lies before and behind that is given back before anything is moved. Nothing more is
 //! written for it.
 
-use std::{fs::File, io, path::PathBuf};
+use std::{fs::File, path::PathBuf};
 
 use indef_core::{SkipReason, layout::Row};
-use linux_abi::{fiemap::Mapper, fsxattr::Attributes};
+use linux_abi::fiemap::Mapper;
 use rustix::{
-    fs::{FallocateFlags, Gid, OFlags, fallocate, fchown, fstat},
+    fs::{FallocateFlags, OFlags, fallocate},
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange};
@@ -19,6 +19,7 @@ use crate::{
     aim::{Aim, Kept, LANDINGS},
     cache::page,
     map,
+    own::make_own,
     root::trusted_directory,
     target::unnamed_in,
 };
@@ -275,18 +276,6 @@ fn leaves_some(file: &File, len: Bytes) -> bool {
     Space::of(file).is_ok_and(|space| space.allows(len, LEAST_PCT))
 }
 
-/// Undo what a new file has inherited from its directory and would charge others with.
-fn make_own(file: &File) -> io::Result<()> {
-    if fstat(file)?.st_gid != 0 {
-        fchown(file, None, Some(Gid::ROOT))?;
-    }
-    let is = Attributes::get(file)?;
-    match is.project() {
-        0 => Ok(()),
-        _ => is.with_project(0).set(file),
-    }
-}
-
 /// Create a donor in the file's own directory, so that it is allocated near it; else in any of `fallbacks` on the same file
 /// system where the user may.
 pub(super) fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Refusal> {
@@ -332,8 +321,11 @@ pub(super) fn refuse(target: &Target, operation: &'static str, errno: Errno) -> 
 mod tests {
     use std::{fs, os::unix::fs::MetadataExt};
 
-    use linux_abi::{ext4::move_extents, fsxattr::Flags};
-    use rustix::fs::{Mode, fchmod};
+    use linux_abi::{
+        ext4::move_extents,
+        fsxattr::{Attributes, Flags},
+    };
+    use rustix::fs::{Gid, Mode, fchmod, fchown, fstat};
     use scratch_fs::{ScratchFs, require};
     use units::PhysRange;
 

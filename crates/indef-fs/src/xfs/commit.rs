@@ -117,7 +117,7 @@ impl Relocator for CommitRange {
             self.allow_unshare,
             self.aim,
         )?;
-        let donor = Donor::new(target, &geometry, OFlags::DIRECT)?;
+        let donor = Donor::new(target, OFlags::DIRECT)?;
         let mut commit = Commit {
             source: open_direct(target)?,
             unnoticed: open_again(target)?,
@@ -366,11 +366,8 @@ impl<'a> Commit<'a> {
 
     /// Make a donor with blocks for `ranges`. Returns where they are.
     fn allocate(&mut self, ranges: &[FileRange]) -> Result<Layout, Refusal> {
-        self.donor = Donor::new(self.target, &self.geometry, OFlags::DIRECT)?;
+        self.donor = Donor::new(self.target, OFlags::DIRECT)?;
         self.donor.open_up(self.size)?;
-        if self.device().is_some() {
-            self.donor.leave_alone()?;
-        }
         for range in ranges {
             for run in allocated_runs(&self.layout, *range) {
                 if self.device().is_none() || !self.donor.allocate_written(run) {
@@ -447,7 +444,7 @@ impl<'a> Commit<'a> {
         piece.bytes = piece.written.iter().map(|range| range.len).sum();
         if self.device().is_some() {
             let copies = piece.copies.make_contiguous();
-            let pin = Pin::new(self.target, &self.geometry, copies, self.size)?;
+            let pin = Pin::new(self.target, copies, self.size)?;
             // Written between mapping and pinning.
             if !pin.is_what(&piece.layout, copies) {
                 drop(pin);

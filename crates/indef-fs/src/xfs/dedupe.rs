@@ -129,7 +129,7 @@ impl Relocator for DedupeRange {
             .flat_map(|range| runs(&layout, range, true))
             .filter(|run| layout.fragments_in(*run) >= self.aim.least_fragments())
             .collect();
-        let donor = new_donor(target, &geometry, size)?;
+        let donor = new_donor(target, size)?;
         let mut dedupe = Dedupe {
             engine: self,
             target,
@@ -156,12 +156,8 @@ impl Relocator for DedupeRange {
 }
 
 /// A donor of this size.
-fn new_donor<'a>(
-    target: &'a Target,
-    geometry: &XfsGeometry,
-    size: Bytes,
-) -> Result<Donor<'a>, Refusal> {
-    let donor = Donor::new(target, geometry, OFlags::empty())?;
+fn new_donor(target: &Target, size: Bytes) -> Result<Donor<'_>, Refusal> {
+    let donor = Donor::new(target, OFlags::empty())?;
     donor.set_size(size)?;
     Ok(donor)
 }
@@ -314,7 +310,7 @@ impl Dedupe<'_> {
                 if !self.donor.keep_landed(&runs, &self.new, aim, kept)? {
                     break;
                 }
-                self.donor = new_donor(self.target, &self.geometry, self.size)?;
+                self.donor = new_donor(self.target, self.size)?;
                 self.allocate(&runs)?;
             }
             for run in runs {

@@ -8,7 +8,7 @@ use indef_core::{
 };
 use linux_abi::{
     fiemap::Mapper,
-    fsxattr::{Attributes, Flags},
+    fsxattr::Attributes,
     xfs::{Features, XfsGeometry, fork_offset},
 };
 use rustix::{
@@ -28,7 +28,7 @@ use crate::{
     Refusal, Target,
     aim::{Aim, Kept},
     map,
-    own::make_own,
+    own::{make_own, make_plain},
     survey::Cursor,
 };
 
@@ -45,12 +45,12 @@ const ATTRIBUTE_HEADERS: usize = 4 + 3;
 
 const ATTRIBUTE: &str = "user.r";
 
-/// A donor for one target: the same owner and project (quotas demand it). It
-/// never has a name, so nothing of it remains.
+/// A donor for one target. It never has a name, so nothing of it remains.
 ///
-/// One that is [kept](Self::keep) holds the blocks that its file has left. While the file moves, its owner is charged
-/// for both, as for any move. After that the donor is made root's own, or all that moves would count twice in its
-/// owners' quotas until a whole region is empty, and they could write nothing for as long.
+/// It is root's own, where we are root: what it holds counts in nobody's quotas, so that the owners of the target can go
+/// on writing, and no limit of theirs is in the way of a move. The kernel counts the blocks that change their owner in an
+/// exchange or when they are shared (`xfs_exchmaps_update_quota`, fs/xfs/libxfs/xfs_exchmaps.c;
+/// `xfs_reflink_remap_extent`, fs/xfs/xfs_reflink.c, v6.12). Only SWAPEXT demands equal owners: see [`lend`](Self::lend).
 #[derive(Debug)]
 pub(super) struct Donor<'a> {
     pub(super) file: File,
@@ -58,45 +58,68 @@ pub(super) struct Donor<'a> {
     is_kept: bool,
 }
 
-impl Drop for Donor<'_> {
+/// A donor that has the owners of its target; it is root's own again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Lent<'a>(&'a File);
+
+impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if self.is_kept
-            && let Err(error) = make_own(&self.file)
-        {
-            tracing::debug!(%error, "the owner stays charged for a donor that is kept");
-        }
+        belong_to_nobody(self.0);
+    }
+}
+
+/// A file without a name beside the target that counts in nobody's quotas, as far as we may see to that.
+pub(super) fn unnamed(target: &Target, flags: OFlags) -> Result<File, Refusal> {
+    let fail = |error: io::Error| refuse(target, "make a temporary file", None, error);
+    let file = target.unnamed_beside(flags).map_err(|errno| match errno {
+        Errno::NOENT | Errno::NOTDIR => SkipReason::Gone.into(),
+        // A single file can be mounted into a directory of another file system.
+        Errno::XDEV => SkipReason::Unsupported.into(),
+        errno => fail(errno.into()),
+    })?;
+    make_plain(&file).map_err(fail)?;
+    belong_to_nobody(&file);
+    Ok(file)
+}
+
+fn belong_to_nobody(file: &File) {
+    // Users cannot make it root's.
+    if let Err(error) = make_own(file) {
+        tracing::debug!(%error, "a temporary file counts in the quotas of others");
     }
 }
 
 impl<'a> Donor<'a> {
     /// Make one, and open it with `flags`.
-    pub(super) fn new(
-        target: &'a Target,
-        geometry: &XfsGeometry,
-        flags: OFlags,
-    ) -> Result<Self, Refusal> {
-        let fail = |error: io::Error| refuse(target, "make a donor", None, error);
-        let file = target.unnamed_beside(flags).map_err(|errno| match errno {
-            Errno::NOENT | Errno::NOTDIR => SkipReason::Gone.into(),
-            // A single file can be mounted into a directory of another file system.
-            Errno::XDEV => SkipReason::Unsupported.into(),
-            errno => fail(errno.into()),
-        })?;
-        let status = fstat(&file).map_err(|errno| fail(errno.into()))?;
-        if (status.st_uid, status.st_gid) != (target.uid, target.gid) {
-            let owner = (Uid::from_raw(target.uid), Gid::from_raw(target.gid));
-            match fchown(&file, Some(owner.0), Some(owner.1)) {
-                // It matters to quotas only.
-                Err(Errno::PERM) if !geometry.features.contains(Features::QUOTA) => {}
-                result => result.map_err(|errno| fail(errno.into()))?,
-            }
-        }
-        like(&file, &target.file).map_err(fail)?;
+    pub(super) fn new(target: &'a Target, flags: OFlags) -> Result<Self, Refusal> {
         Ok(Self {
-            file,
+            file: unnamed(target, flags)?,
             target,
             is_kept: false,
         })
+    }
+
+    /// Give it the owners of the target for the moment of a SWAPEXT, which refuses others where quotas are on
+    /// (`xfs_swap_extents_check_format`, fs/xfs/xfs_bmap_util.c, v6.1 and v6.12). For root no limit is in the way of that
+    /// (`xfs_trans_alloc_ichange`, fs/xfs/xfs_trans.c), so for this moment they may have more than they are allowed.
+    pub(super) fn lend(&self, geometry: &XfsGeometry) -> Result<Option<Lent<'_>>, Refusal> {
+        if !geometry.features.contains(Features::QUOTA) {
+            return Ok(None);
+        }
+        let fail = |error: io::Error| self.refuse("lend the donor to the owners", None, error);
+        let lent = Lent(&self.file);
+        let status = fstat(&self.file).map_err(|errno| fail(errno.into()))?;
+        let (uid, gid) = (self.target.uid, self.target.gid);
+        if (status.st_uid, status.st_gid) != (uid, gid) {
+            let owner = (Uid::from_raw(uid), Gid::from_raw(gid));
+            fchown(&self.file, Some(owner.0), Some(owner.1)).map_err(|errno| fail(errno.into()))?;
+        }
+        let project = |file| Attributes::get(file).map_err(fail);
+        let (wanted, is) = (project(&self.target.file)?.project(), project(&self.file)?);
+        if is.project() != wanted {
+            is.with_project(wanted).set(&self.file).map_err(fail)?;
+        }
+        Ok(Some(lent))
     }
 
     /// Keep the blocks that it has now and gets later. `false` where that is not possible.
@@ -240,13 +263,6 @@ impl<'a> Donor<'a> {
         Ok(true)
     }
 
-    /// Tell other defragmenters to leave it alone: they find files by their numbers, too.
-    pub(super) fn leave_alone(&self) -> Result<(), Refusal> {
-        Attributes::get(&self.file)
-            .and_then(|is| is.with_flags(is.flags() | Flags::NODEFRAG).set(&self.file))
-            .map_err(|error| self.refuse("protect the donor", None, error))
-    }
-
     /// Give the blocks of `range` back.
     pub(super) fn release(&self, range: FileRange) -> Result<(), Refusal> {
         self.fallocate(
@@ -323,20 +339,6 @@ impl<'a> Donor<'a> {
     }
 }
 
-/// Give the new file the project of the target, and take away the properties that it inherits from
-/// its directory and that an exchange would trip over: real-time data, extent size hints.
-fn like(donor: &File, target: &File) -> io::Result<()> {
-    let (wanted, is) = (Attributes::get(target)?, Attributes::get(donor)?);
-    let inherited = Flags::REALTIME | Flags::EXTSIZE | Flags::COWEXTSIZE;
-    if is.project() == wanted.project() && !is.flags().intersects(inherited) {
-        return Ok(());
-    }
-    is.with_flags(is.flags() - inherited)
-        .without_hints()
-        .with_project(wanted.project())
-        .set(donor)
-}
-
 /// The runs of bytes inside `range` that are all written, or all unwritten, ordered.
 pub(super) fn runs(layout: &Layout, range: FileRange, written: bool) -> Vec<FileRange> {
     join(layout, range, |flags| {
@@ -370,6 +372,8 @@ fn join(layout: &Layout, range: FileRange, wanted: impl Fn(ExtentFlags) -> bool)
 mod tests {
     use std::os::unix::fs::{MetadataExt, chown};
 
+    use linux_abi::fsxattr::Flags;
+    use rustix::fs::{Mode, fchmod};
     use scratch_fs::{ScratchFs, require};
 
     use super::*;
@@ -378,41 +382,44 @@ mod tests {
     const PROJECT: u32 = 7;
     const LEN: u64 = 64 << 10;
 
-    /// While its file moves, a donor has the file's owner; what is kept of it afterwards is root's.
+    /// In a folder whose group and project whatever is made in it has. The file's owners have the donor for a moment only.
     #[test]
-    fn loop_a_donor_that_is_kept_is_charged_to_nobody() {
+    fn loop_a_donor_is_charged_to_nobody() {
         let Some(scratch) = require(ScratchFs::builder("xfs", Bytes::mib(320)).build()) else {
             return;
         };
+        let root = File::open(scratch.path()).unwrap();
+        // FS_XFLAG_PROJINHERIT (linux/fs.h)
+        let inherits = Flags::from_bits_retain(0x200);
+        let is = Attributes::get(&root).unwrap();
+        let with = is.with_flags(is.flags() | inherits).with_project(PROJECT);
+        with.set(&root).unwrap();
+        fchown(&root, None, Some(Gid::from_raw(OWNER))).unwrap();
+        fchmod(&root, Mode::from_raw_mode(0o2755)).unwrap();
         let path = scratch.path().join("file");
         std::fs::write(&path, vec![1; LEN as usize]).unwrap();
         chown(&path, Some(OWNER), Some(OWNER)).unwrap();
-        let file = File::open(&path).unwrap();
-        let of_project = Attributes::get(&file).unwrap().with_project(PROJECT);
-        of_project.set(&file).unwrap();
         scratch.sync().unwrap();
         let target = Target::open(&path).unwrap();
-        let geometry = linux_abi::xfs::geometry(&file).unwrap();
-        let owned = |file: &File| {
-            let m = file.metadata().unwrap();
+        let mut geometry = linux_abi::xfs::geometry(&target.file).unwrap();
+        let donor = Donor::new(&target, OFlags::empty()).unwrap();
+        donor.allocate(FileRange::new(0, LEN)).unwrap();
+        let owned = || {
+            let m = donor.file.metadata().unwrap();
             assert!(m.blocks() * 512 >= LEN, "{} blocks", m.blocks());
-            let project = Attributes::get(file).unwrap().project();
+            let project = Attributes::get(&donor.file).unwrap().project();
             (m.uid(), m.gid(), project)
         };
-        for is_kept in [false, true] {
-            let mut donor = Donor::new(&target, &geometry, OFlags::empty()).unwrap();
-            donor.allocate(FileRange::new(0, LEN)).unwrap();
-            let held = donor.file.try_clone().unwrap();
-            if is_kept {
-                assert!(donor.keep(&Kept::default()));
-            }
-            assert_eq!(owned(&held), (OWNER, OWNER, PROJECT));
-            drop(donor);
-            let then = match is_kept {
-                true => (0, 0, 0),
-                false => (OWNER, OWNER, PROJECT),
-            };
-            assert_eq!(owned(&held), then);
-        }
+        assert_eq!(owned(), (0, 0, 0));
+        let flags = Attributes::get(&donor.file).unwrap().flags();
+        assert!(flags.contains(Flags::NODEFRAG), "{flags:?}");
+        // Who has no quotas does not ask.
+        geometry.features.remove(Features::QUOTA);
+        assert!(donor.lend(&geometry).unwrap().is_none());
+        geometry.features.insert(Features::QUOTA);
+        let lent = donor.lend(&geometry).unwrap();
+        assert_eq!(owned(), (OWNER, OWNER, PROJECT));
+        drop(lent);
+        assert_eq!(owned(), (0, 0, 0));
     }
 }

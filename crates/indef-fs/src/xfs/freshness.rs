@@ -22,7 +22,7 @@ use rustix::{
 };
 use units::Bytes;
 
-use super::file::refuse;
+use super::{donor::unnamed, file::refuse};
 use crate::{Refusal, Target};
 
 /// A tick is 10 ms at most (100 Hz). A time stamp that has not passed after several of them lies in
@@ -130,9 +130,7 @@ pub(super) fn barrier(target: &Target, geometry: &XfsGeometry) -> Result<(), Ref
     if !geometry.features.contains(Features::REFLINK) || target.size < target.block_size {
         return Err(SkipReason::InUse.into());
     }
-    let other = target
-        .unnamed_beside(OFlags::empty())
-        .map_err(|errno| refuse(target, "make a temporary file", None, errno.into()))?;
+    let other = unnamed(target, OFlags::empty())?;
     fill(&other, target.block_size)
         .and_then(|()| dedupe_range(&target.file, 0, &other, 0, target.block_size.get()))
         .map(drop)

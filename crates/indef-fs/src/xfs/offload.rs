@@ -36,7 +36,7 @@ use std::{
 };
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
-use linux_abi::{nvme::command::Fate, share::clone_range, xfs::XfsGeometry};
+use linux_abi::{nvme::command::Fate, share::clone_range};
 use units::{Bytes, FileRange};
 
 use super::{
@@ -229,12 +229,10 @@ impl<'a> Pin<'a> {
     /// Pin `ranges` of the target, which ends at `size`.
     pub(super) fn new(
         target: &'a Target,
-        geometry: &XfsGeometry,
         ranges: &[FileRange],
         size: Bytes,
     ) -> Result<Self, Refusal> {
-        let shares = Donor::new(target, geometry, rustix::fs::OFlags::DIRECT)?;
-        shares.leave_alone()?;
+        let shares = Donor::new(target, rustix::fs::OFlags::DIRECT)?;
         shares.set_size(size)?;
         for range in ranges {
             let end = range.end().get().min(size.get());

@@ -142,7 +142,7 @@ impl SwapExtents {
                 return Err(SkipReason::InUse.into());
             }
         }
-        let donor = Donor::new(target, &geometry, OFlags::DIRECT)?;
+        let donor = Donor::new(target, OFlags::DIRECT)?;
         let attributes = Attributes::get(&target.file)
             .map_err(|error| refuse(target, "look at the inode", None, error))?;
         if attributes.flags().contains(Flags::HASATTR)
@@ -322,6 +322,7 @@ impl Swap<'_> {
         self.sample.verify(self.target)?;
         let mut locked = self.share()?;
         self.check()?;
+        let lent = self.donor.lend(&self.geometry)?;
         let (swapped, time) = timed(|| {
             xfs::swap_extents(
                 &self.target.file,
@@ -331,6 +332,7 @@ impl Swap<'_> {
                 self.sample.changed,
             )
         });
+        drop(lent);
         locked = locked.max(time);
         self.cached.restore(self.target);
         swapped.map_err(|error| match Errno::from_io_error(&error) {

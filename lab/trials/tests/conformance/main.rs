@@ -1,5 +1,5 @@
 //! Every engine keeps the same promises: one suite, run for each engine that this machine can have, and in
-//! guests for F2FS's.
+//! guests for F2FS's and for quotas.
 //!
 //! The oracle is always the same: contents equal (by hash, or by the data that a concurrent user of
 //! the file wrote), size, times, attributes, holes, unwritten ranges, sharing and compression as
@@ -12,6 +12,7 @@ mod no_room;
 mod state;
 mod thin;
 mod vm_f2fs;
+mod vm_quota;
 
 macro_rules! suite {
     ($($module:ident: $kind:ident),*; $($case:ident = $function:path),* $(,)?) => {

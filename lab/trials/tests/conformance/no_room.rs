@@ -1,9 +1,17 @@
 //! Nearly full file systems, and quotas.
 
-use std::{path::Path, process::Command};
+use std::{
+    fs::{self, File, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 use indef_core::{SkipReason, plan::Policy};
 use indef_fs::{EngineKind, Refusal};
+use linux_abi::fsxattr::{Attributes, Flags};
 use scratch_fs::{ScratchError, Segment, Shape, require_program, skip};
 use units::Bytes;
 
@@ -70,7 +78,8 @@ pub(crate) fn nearly_full(kind: EngineKind) {
     finish(bench, &states);
 }
 
-fn run(program: &str, arguments: &[&str]) {
+/// What the program says.
+fn run(program: &str, arguments: &[&str]) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new(program)
         .args(arguments)
@@ -83,42 +92,53 @@ fn run(program: &str, arguments: &[&str]) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A user whose quota the file fills: a mover, as that user or as root, must not exceed it
-/// permanently, and reports if the move is impossible.
+/// Of the user, the group and the project.
+const OWNER: u32 = 12_345;
+
+/// Quotas that a file fills. The file moves all the same, nobody else is charged for it, and the file system's own check
+/// agrees with what is counted.
 pub(crate) fn quota(kind: EngineKind) {
-    const OWNER: u32 = 12_345;
-    let needed = match kind {
-        EngineKind::Ext4MoveExtent => "setquota",
-        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => "btrfs",
-        _ => "xfs_quota",
+    match kind {
+        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => quota_of_subvolume(kind),
+        _ => quota_of_owners(kind),
+    }
+}
+
+/// Limits of a user, a group and a project for the file's folder and all that is made in it.
+fn quota_of_owners(kind: EngineKind) {
+    let is_xfs = !matches!(
+        kind,
+        EngineKind::Ext4MoveExtent | EngineKind::F2fsDefragment
+    );
+    let (programs, kernel_file): (&[&str], _) = match is_xfs {
+        true => (&["xfs_quota"], "/proc/fs/xfs/xqmstat"),
+        false => (&["setquota", "repquota"], "/proc/sys/fs/quota"),
     };
-    if !require_program(needed) {
+    if !programs.iter().all(|program| require_program(program)) {
         return;
     }
-    let kernel_file = match kind {
-        EngineKind::Ext4MoveExtent => "/proc/sys/fs/quota",
-        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => "/proc/self",
-        _ => "/proc/fs/xfs/xqmstat",
-    };
     if !Path::new(kernel_file).exists() {
         skip(&format!("this kernel has no quotas for {}", kind.name()));
         return;
     }
+    let builder = builder(kind, Bytes::mib(640));
     let made = match kind {
-        EngineKind::Ext4MoveExtent => builder(kind, Bytes::mib(640))
-            .mkfs_args(["-O", "quota", "-E", "quotatype=usrquota"])
-            .mount_options("usrquota"),
-        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => {
-            builder(kind, Bytes::mib(640))
-        }
-        _ => builder(kind, Bytes::mib(640)).mount_options("uquota"),
+        EngineKind::Ext4MoveExtent => builder
+            .mkfs_args(["-O", "quota,project"])
+            .mkfs_args(["-E", "quotatype=usrquota:grpquota:prjquota"])
+            .mount_options("usrquota,grpquota,prjquota"),
+        EngineKind::F2fsDefragment => builder
+            .mkfs_args(["-O", "extra_attr,quota,project_quota"])
+            .mount_options("usrquota,grpquota,prjquota"),
+        _ => builder.mount_options("uquota,gquota,pquota"),
     };
     let made = match made.build() {
-        // Quotas may be available without the format that ext4 uses (CONFIG_QFMT_V2).
+        // Quotas may be available without the format that ext4 and F2FS use (CONFIG_QFMT_V2).
         Err(ScratchError::Command { command, .. }) if command.contains("usrquota") => {
-            skip("this kernel cannot mount ext4 with quotas");
+            skip("this kernel cannot mount such quotas");
             return;
         }
         made => made,
@@ -126,40 +146,106 @@ pub(crate) fn quota(kind: EngineKind) {
     let Some(bench) = Bench::on(kind, made) else {
         return;
     };
-    let root = bench.fs.path().to_str().unwrap().to_owned();
-    let is_btrfs = matches!(
-        kind,
-        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange
-    );
-    let directory = if is_btrfs {
-        let subvolume = format!("{root}/sub");
-        run("btrfs", &["quota", "enable", &root]);
-        run("btrfs", &["subvolume", "create", &subvolume]);
-        subvolume
-    } else {
-        root.clone()
-    };
-    let path = Path::new(&directory).join("mine");
+    let (folder, path) = (bench.path("ours"), bench.path("ours/mine"));
+    fs::create_dir(&folder).unwrap();
+    chown(&folder, None, Some(OWNER)).unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o2755)).unwrap();
+    let opened = File::open(&folder).unwrap();
+    let is = Attributes::get(&opened).unwrap();
+    // FS_XFLAG_PROJINHERIT (linux/fs.h)
+    let with = is.with_flags(is.flags() | Flags::from_bits_retain(0x200));
+    with.with_project(OWNER).set(&opened).unwrap();
+    drop(opened);
     make(&path, Bytes::mib(8), Bytes::kib(4));
-    std::os::unix::fs::chown(&path, Some(OWNER), None).unwrap();
-    bench.fs.sync().unwrap();
-    let owner = OWNER.to_string();
-    match kind {
-        EngineKind::Ext4MoveExtent => {
-            run("setquota", &["-u", &owner, "8400", "8400", "0", "0", &root]);
-        }
-        EngineKind::BtrfsShareRange | EngineKind::BtrfsDefragRange => {
-            run("btrfs", &["quota", "rescan", "-w", &root]);
-            run("btrfs", &["qgroup", "limit", "8600K", &directory]);
-        }
-        _ => {
-            let limit = format!("limit -u bhard=8400k {owner}");
-            run("xfs_quota", &["-x", "-c", &limit, &root]);
-        }
+    chown(&path, Some(OWNER), None).unwrap();
+    if kind == EngineKind::XfsShareRange {
+        let file = File::create(bench.path("other")).unwrap();
+        let of = File::open(&path).unwrap();
+        linux_abi::share::clone_range(&of, &file, 0, 8 << 20).unwrap();
     }
     bench.fs.sync().unwrap();
+    let root = bench.fs.path().to_str().unwrap().to_owned();
+    let counts = || ["-u", "-g", "-p"].map(|of| counted(is_xfs, of, &root));
+    let first = counts();
+    let has = || {
+        let blocks = |path: &Path| fs::metadata(path).unwrap().blocks() / 2;
+        let of_all = blocks(&path) + blocks(&folder);
+        match kind {
+            // It counts no blocks of inodes, which belong to the blocks of a file all the same.
+            EngineKind::F2fsDefragment => first,
+            _ => [blocks(&path), of_all, of_all],
+        }
+    };
+    let begun = Instant::now();
+    // XFS frees in the background what `make` has deleted.
+    while counts() != has() && begun.elapsed() < Duration::from_secs(30) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(counts(), has(), "{}", kind.name());
+    let limit = (counts()[0] + 512).to_string();
+    for of in ["-u", "-g", "-p"] {
+        limit_to(is_xfs, of, &limit, &root);
+    }
     let state = State::of(&path);
-    // Root may exceed a user's quota on ext4 and XFS, and returns the blocks that it took.
+    bench.must_relocate(&path, Policy::Whole);
+    bench.fs.sync().unwrap();
+    assert_eq!(counts(), has(), "{}", kind.name());
+    let state = state.check();
+    finish(bench, &[state]);
+}
+
+/// Set a hard limit (KiB).
+fn limit_to(is_xfs: bool, of: &str, limit: &str, root: &str) {
+    let id = OWNER.to_string();
+    match is_xfs {
+        true => {
+            let limit = format!("limit {of} bhard={limit}k {id}");
+            run("xfs_quota", &["-x", "-c", &limit, root])
+        }
+        false => {
+            let of = of.replace('p', "P");
+            run("setquota", &[&of, &id, limit, limit, "0", "0", root])
+        }
+    };
+}
+
+/// What is counted of a user (`-u`), a group (`-g`) or a project (`-p`), in KiB.
+fn counted(is_xfs: bool, of: &str, root: &str) -> u64 {
+    let told = match is_xfs {
+        true => {
+            let report = format!("report {of} -b -N -n");
+            run("xfs_quota", &["-x", "-c", &report, root])
+        }
+        false => run("repquota", &[&of.replace('p', "P"), "-n", root]),
+    };
+    let id = format!("#{OWNER}");
+    let line = told
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some(&*id));
+    let line = line.unwrap_or_else(|| panic!("{of}: {told}"));
+    let mut numbers = line.split_whitespace().filter_map(|word| word.parse().ok());
+    numbers.next().unwrap_or_else(|| panic!("{line}"))
+}
+
+/// Btrfs counts by subvolume, and a move needs room within its limit: it reports if there is none.
+fn quota_of_subvolume(kind: EngineKind) {
+    if !require_program("btrfs") {
+        return;
+    }
+    let Some(bench) = Bench::small(kind) else {
+        return;
+    };
+    let root = bench.fs.path().to_str().unwrap().to_owned();
+    let subvolume = format!("{root}/sub");
+    run("btrfs", &["quota", "enable", &root]);
+    run("btrfs", &["subvolume", "create", &subvolume]);
+    let path = Path::new(&subvolume).join("mine");
+    make(&path, Bytes::mib(8), Bytes::kib(4));
+    bench.fs.sync().unwrap();
+    run("btrfs", &["quota", "rescan", "-w", &root]);
+    run("btrfs", &["qgroup", "limit", "8600K", &subvolume]);
+    bench.fs.sync().unwrap();
+    let state = State::of(&path);
     match bench.relocate(&path, Policy::Whole) {
         Ok(_) | Err(Refusal::Skip(SkipReason::QuotaExceeded | SkipReason::NoSpace)) => {}
         other => panic!("{}: {other:?}", kind.name()),

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use indef_core::SkipReason;
-use linux_abi::{fiemap::Mapper, keeper::Kept, xfs::XfsGeometry};
+use linux_abi::{fiemap::Mapper, keeper::Kept};
 use rustix::fs::OFlags;
 use units::{Bytes, FileRange};
 
@@ -32,7 +32,6 @@ pub(super) struct XfsWays<'a> {
     other: Option<&'a dyn Relocator>,
     old_blocks: &'a OldBlocks,
     target: &'a Target,
-    geometry: XfsGeometry,
     look: Look<'a>,
     /// Made with the first window that moves.
     files: Option<Files<'a>>,
@@ -56,11 +55,11 @@ impl<'a> XfsWays<'a> {
         (takes_unshared, needs_names): (bool, bool),
     ) -> Result<Self, Refusal> {
         let ranges = ranges.iter().map(|counted| counted.range);
+        admit(target)?;
         Ok(Self {
             other,
             old_blocks,
             target,
-            geometry: admit(target)?,
             look: Look::at(target, ranges, (takes_unshared, needs_names))?,
             files: None,
         })
@@ -81,9 +80,8 @@ impl<'a> XfsWays<'a> {
     fn new_files(&self) -> Result<Files<'a>, Refusal> {
         let target = self.target;
         let new = || {
-            let donor = Donor::new(target, &self.geometry, OFlags::empty())?;
+            let donor = Donor::new(target, OFlags::empty())?;
             donor.set_size(target.size)?;
-            donor.leave_alone()?;
             Ok::<_, Refusal>(donor)
         };
         let (copy, old) = (new()?, new()?);
