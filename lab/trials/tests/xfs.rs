@@ -10,6 +10,8 @@ mod flavour;
 mod hammer;
 #[path = "xfs/layout.rs"]
 mod layout;
+#[path = "xfs/openers.rs"]
+mod openers;
 #[path = "xfs/refusals.rs"]
 mod refusals;
 #[path = "xfs/share.rs"]

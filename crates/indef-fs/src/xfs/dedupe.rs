@@ -54,7 +54,7 @@ use crate::{
     aim::{Aim, Kept, LANDINGS},
     cache::{drop_clean, read_ahead},
     cut::cut,
-    hold::{Holds, NAPS},
+    hold::{Hold, Holds, NAPS},
 };
 
 /// Blocks that are allocated ahead of copying, so that they are in one piece.
@@ -257,7 +257,7 @@ impl Drop for Dedupe<'_> {
     }
 }
 
-impl Dedupe<'_> {
+impl<'a> Dedupe<'a> {
     fn advance(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         let mut moved = Moved::default();
         let began = Instant::now();
@@ -376,8 +376,11 @@ impl Dedupe<'_> {
     fn take_over(&mut self, unit: &Unit, moved: &mut Moved) -> Result<(), Refusal> {
         let turns = &self.engine.turns;
         let turn = turns.wait(&self.geometry, &self.layout, unit.range);
-        let done = self.share(unit.range, moved);
+        let mut hold = None;
+        let done = self.share(unit.range, &mut hold, moved);
         let released = self.donor.release(unit.range);
+        // Whoever waits for the file finds nothing shared, which cannot be swapped to, and is not written in place.
+        drop(hold);
         drop(turn);
         match done? {
             None => self.moved = true,
@@ -386,10 +389,12 @@ impl Dedupe<'_> {
         released
     }
 
-    /// Why the unit stays where it is, or none if it has new blocks.
+    /// Why the unit stays where it is, or none if it has new blocks: the donor's, who has them, too. The file is held until
+    /// the donor has not.
     fn share(
         &mut self,
         range: FileRange,
+        hold: &mut Option<Hold<'a>>,
         moved: &mut Moved,
     ) -> Result<Option<SkipReason>, Refusal> {
         let (engine, target) = (self.engine, self.target);
@@ -403,8 +408,8 @@ impl Dedupe<'_> {
                 (false, true) => &[],
                 (false, false) => &NAPS[..2],
             };
-            let hold = engine.holds.take(target, naps);
-            self.contested = !hold.is_leased();
+            let held = hold.insert(engine.holds.take(target, naps));
+            self.contested = !held.is_leased();
             if engine.strict && self.contested {
                 return Err(SkipReason::InUse.into());
             }
@@ -417,14 +422,16 @@ impl Dedupe<'_> {
                 let (donor, file) = (&self.donor.file, &self.target.file);
                 dedupe_range(donor, start, file, start, inside.len.get())
             });
-            drop(hold);
             moved.note_lock(time, range.len);
             match compared {
                 Ok(Compared::Shared) => {
                     moved.relocated += range.len;
                     return Ok(None);
                 }
-                Ok(Compared::Different) => self.copy(range, moved)?,
+                Ok(Compared::Different) => {
+                    *hold = None;
+                    self.copy(range, moved)?;
+                }
                 Err(error) => {
                     let operation = "share the donor's blocks";
                     return Err(refuse(self.target, operation, Some(range.start), error));

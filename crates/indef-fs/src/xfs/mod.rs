@@ -39,8 +39,8 @@
 //!    COMMIT_RANGE is durable before it returns. The other two leave shared blocks alone.
 //!    `xfs-swap-extents`, which cannot ask the kernel for a durable exchange, looks again after it, and
 //!    makes it durable if somebody has cloned the file meanwhile; if it is killed in between, it does
-//!    not. `xfs-dedupe-range`, whose call frees the old blocks, holds a lease from its last look to the
-//!    end of the call, so that nobody can open the file to clone it. If somebody has it open already, a
+//!    not. `xfs-dedupe-range`, whose call frees the old blocks, holds a lease from its last look until the
+//!    donor has let go of its share, so that nobody can open the file to clone it. If somebody has it open already, a
 //!    clone that is made between the look and the call is not seen.
 //!
 //! A power cut at any time leaves the old blocks or the new ones, with the same content; the copy
@@ -227,5 +227,6 @@ pub(crate) fn swap_extents(
         reflink: has(Features::REFLINK),
         row: options.row,
         turns: Turns::default(),
+        holds: Holds::default(),
     }))
 }

@@ -6,7 +6,7 @@
 //!
 //! Data that is not to move is shared with the donor by reference at the very end, so that the
 //! exchange leaves it where it is. While it is shared, a write to it would go to another place;
-//! therefore a file that somebody else has open is only moved as a whole.
+//! therefore a file that somebody else has open is only moved as a whole, and a lease keeps others from opening it meanwhile.
 //!
 //! With reverse mapping (`rmapbt`) the kernel exchanges extent by extent under the file's locks,
 //! which takes its time: there, too, heavily fragmented files must not be open elsewhere.
@@ -37,7 +37,10 @@ use super::{
 };
 use crate::{
     CountedRange, EngineKind, Finding, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,
-    StepLimit, Target, aim::Aim, map,
+    StepLimit, Target,
+    aim::Aim,
+    hold::{Hold, Holds, NAPS},
+    map,
 };
 
 /// Extents that are shared by one call: it holds the file's locks.
@@ -61,6 +64,7 @@ pub(super) struct SwapExtents {
     /// Rows of the device that data is placed in.
     pub(super) row: Option<Row>,
     pub(super) turns: Turns,
+    pub(super) holds: Holds,
 }
 
 impl Relocator for SwapExtents {
@@ -164,6 +168,7 @@ impl SwapExtents {
         Ok(Swap {
             source: Some(open_direct(target)?),
             turns: &self.turns,
+            holds: &self.holds,
             target,
             copier,
             geometry,
@@ -260,6 +265,7 @@ fn behind(
 struct Swap<'a> {
     target: &'a Target,
     turns: &'a Turns,
+    holds: &'a Holds,
     copier: &'a dyn RangeCopier,
     geometry: XfsGeometry,
     sample: Sample,
@@ -319,6 +325,30 @@ impl Swap<'_> {
         self.donor.sync()?;
         self.source = None;
         let turn = self.turns.wait(&self.geometry, &self.layout, self.file);
+        let hold = self.hold()?;
+        let done = self.exchange_held();
+        if hold.is_some() || turn.is_wanted() {
+            self.donor.give_back(self.file);
+        }
+        // Whoever waits for the file finds nothing shared, which cannot be swapped to, and is not written in place.
+        drop(hold);
+        drop(turn);
+        done
+    }
+
+    /// Nobody else may open the file while the donor shares some of it.
+    fn hold(&self) -> Result<Option<Hold<'_>>, Refusal> {
+        if self.kept.is_empty() {
+            return Ok(None);
+        }
+        let hold = self.holds.take(self.target, NAPS);
+        match hold.is_leased() {
+            true => Ok(Some(hold)),
+            false => Err(SkipReason::InUse.into()),
+        }
+    }
+
+    fn exchange_held(&self) -> Result<Moved, Refusal> {
         self.sample.verify(self.target)?;
         let mut locked = self.share()?;
         self.check()?;
@@ -347,10 +377,6 @@ impl Swap<'_> {
             barrier(self.target, &self.geometry)?;
         }
         self.donor.settle(self.file)?;
-        if turn.is_wanted() {
-            self.donor.give_back(self.file);
-        }
-        drop(turn);
         Ok(Moved {
             relocated: self.relocated,
             locked,
@@ -362,9 +388,6 @@ impl Swap<'_> {
     /// Share the ranges that are not moved with the donor. Returns the longest time under the
     /// file's locks.
     fn share(&self) -> Result<Nanos, Refusal> {
-        if !self.kept.is_empty() && !is_sole(self.target) {
-            return Err(SkipReason::InUse.into());
-        }
         let mut longest = Nanos(0);
         for run in &self.kept {
             for part in self.portions(*run) {
