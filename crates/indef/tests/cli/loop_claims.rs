@@ -346,7 +346,7 @@ fn loop_what_was_planned_is_known_again_on_a_device_with_another_number() {
 }
 
 /// A file system on which every write waits.
-struct Frozen(PathBuf);
+pub(crate) struct Frozen(pub(crate) PathBuf);
 
 impl Frozen {
     fn new(path: &Path) -> Self {

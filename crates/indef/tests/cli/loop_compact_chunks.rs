@@ -21,6 +21,7 @@ use units::Bytes;
 
 use crate::{
     common::{ended, indef, is_root, second::Second, signal, spawn},
+    loop_claims::Frozen,
     loop_compact::{born_in, compact, free_space, gained, number},
 };
 
@@ -126,10 +127,10 @@ fn balances(scratch: &ScratchFs) -> bool {
 }
 
 /// A run that is in the midst of its first chunk.
-fn amid_a_chunk(scratch: &ScratchFs) -> Child {
+fn amid_a_chunk(scratch: &ScratchFs, want: &str) -> Child {
     let child = spawn(
         indef()
-            .args(["compact", "--json", "--want", "100MiB"])
+            .args(["compact", "--json", "--want", want])
             .arg(scratch.path()),
     );
     let begun = Instant::now();
@@ -261,7 +262,7 @@ fn loop_a_signal_ends_a_chunk_in_its_midst() {
         return;
     };
     let bytes = contents(scratch.path());
-    let child = amid_a_chunk(&scratch);
+    let child = amid_a_chunk(&scratch, "100MiB");
     signal(&child, Signal::INT);
     let ran = ended(child);
     assert!(!balances(&scratch));
@@ -284,7 +285,7 @@ fn loop_a_signal_ends_a_chunk_in_its_midst() {
     );
     assert!(contents(scratch.path()) == bytes);
 
-    let mut child = amid_a_chunk(&scratch);
+    let mut child = amid_a_chunk(&scratch, "100MiB");
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!balances(&scratch));
@@ -296,6 +297,65 @@ fn loop_a_signal_ends_a_chunk_in_its_midst() {
     assert_eq!(ran.json()["ended"], "reached", "{ran:?}");
     assert!(contents(scratch.path()) == bytes);
     scratch.fsck().unwrap();
+}
+
+/// Who freezes the file system waits for the chunk that the kernel is at, and for no other, unless a signal ends that. The run
+/// goes on when it is thawed.
+#[test]
+fn loop_a_freeze_waits_for_one_chunk() {
+    let Some(mut scratch) = in_small_pieces() else {
+        return;
+    };
+    let bytes = contents(scratch.path());
+    let child = amid_a_chunk(&scratch, "200MiB");
+    let freezing = freeze(scratch.path());
+    signal(&child, Signal::INT);
+    let is_frozen = frozen(freezing, scratch.path());
+    assert!(!balances(&scratch));
+    drop(is_frozen);
+    let ran = ended(child);
+    assert_eq!(ran.status, 3, "{ran:?}");
+    let done = ran.json();
+    assert_eq!(done["stopped"], "signal", "{done}");
+    assert_eq!(number(&done, "parts_emptied"), 0, "{done}");
+    assert!(contents(scratch.path()) == bytes);
+
+    let mut child = amid_a_chunk(&scratch, "200MiB");
+    let is_frozen = frozen(freeze(scratch.path()), scratch.path());
+    assert!(!balances(&scratch));
+    // There is another chunk to empty, which waits.
+    assert_eq!(child.try_wait().unwrap(), None);
+    drop(is_frozen);
+    let ran = ended(child);
+    let done = ran.json();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(number(&done, "parts_emptied") >= 2, "{done}");
+    assert!(contents(scratch.path()) == bytes);
+    scratch.remount().unwrap();
+    scratch.fsck().unwrap();
+}
+
+/// Begin to freeze a file system, and return once that is being waited for.
+fn freeze(path: &Path) -> Child {
+    let freezing = Command::new("fsfreeze")
+        .arg("-f")
+        .arg(path)
+        .spawn()
+        .unwrap();
+    let syscall = format!("/proc/{}/syscall", freezing.id());
+    let begun = Instant::now();
+    // FIFREEZE (linux/fs.h)
+    while !fs::read_to_string(&syscall).is_ok_and(|call| call.contains("0xc0045877")) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing waits");
+        thread::sleep(Duration::from_millis(1));
+    }
+    freezing
+}
+
+/// Wait until it is frozen.
+fn frozen(mut freezing: Child, path: &Path) -> Frozen {
+    assert!(freezing.wait().unwrap().success());
+    Frozen(path.to_owned())
 }
 
 #[test]
