@@ -28,7 +28,7 @@ pub(crate) enum Tier {
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel; and those with a kernel that is built
 /// only on request (`cargo lab kernels --die-hints`).
-const FURTHER: [(&str, &str); 34] = [
+const FURTHER: [(&str, &str); 35] = [
     ("vm_die_hints", "vm_"),
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (
@@ -83,6 +83,7 @@ const FURTHER: [(&str, &str); 34] = [
     ("rounds", "vm_rounds::vm_6_1_round_f2fs_offload"),
     ("rounds", "vm_rounds::vm_6_1_round_f2fs"),
     ("rounds", "vm_rounds::vm_newest_round_ext4"),
+    ("rounds", "vm_rounds::vm_6_12_round_ext4"),
     // Minutes, as all of the volume is written anew between runs; `make test` has what indef asks of the kernel there.
     ("rounds", "vm_rounds::vm_6_12_round_f2fs_compact"),
     ("vm_serve", "vm_linux_6_1_commands"),
