@@ -539,10 +539,13 @@ impl<'a> BtrfsRelocation<'a> {
             false => Ok(outcome),
         });
         self.reader.wait(batch.asked);
-        // Data that somebody wrote meanwhile may be in the cache alone then.
+        // Data that somebody wrote meanwhile may be in the cache alone then; and of all who wait for data of the file the
+        // kernel tells but one. What has a new place was written.
         waited.map_err(|error| self.target.unwritten("write moved data back", None, error))?;
-        batch.restore_cache(self.target);
         let outcome = compared?;
+        if outcome.relocated == batch.len() {
+            batch.restore_cache(self.target);
+        }
         if !outcome.relocated.is_zero() {
             self.moved_any = true;
             self.commits.give_up(self.target, outcome.before);
@@ -659,12 +662,10 @@ impl Drop for BtrfsRelocation<'_> {
         self.reader.wait(self.reader.asked());
         // Ended early: rewritten data is written back in any case.
         for batch in self.open.drain(..).chain(self.writing.take()) {
-            let is_unwritten = |part: &&CalledRange| {
+            for part in &batch.parts {
                 let (start, len) = (part.range.start.get(), part.range.len.get());
-                write_and_wait(&self.target.file, start, len).is_err()
-            };
-            if batch.parts.iter().filter(is_unwritten).count() == 0 {
-                batch.restore_cache(self.target);
+                // What is cached stays: whether it could be written is not told twice.
+                let _ = write_and_wait(&self.target.file, start, len);
             }
         }
     }
