@@ -24,8 +24,7 @@ const LOOK_FOR: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub struct SpaceMap {
     /// Free runs; two that touch are one. Of Btrfs those in chunks of data, and then those that new chunks could have; of F2FS
-    /// those of whole sections
-    /// that it does not keep for itself.
+    /// those of whole sections that it does not keep for itself.
     pub free: Vec<PhysRange>,
     /// Bytes of the file system's own, as far as it tells.
     pub metadata: Bytes,

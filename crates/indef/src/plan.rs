@@ -51,7 +51,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     if args.calibrate && !planner.measured {
         console.note("--calibrate has no effect: it measures for --weight measured");
     }
-    // Begun with the walk: an earlier failure leaves nothing on stdout.
+    // Begun with the walk: an earlier failure has a document of its own.
     let document: OnceLock<Document> = OnceLock::new();
     let teller = Teller::new(console, "planning");
     let problems = AtomicU64::new(0);

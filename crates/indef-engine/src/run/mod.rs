@@ -298,22 +298,25 @@ impl Run<'_> {
 
     fn finish(self, begin: Instant) -> RunResult {
         let failed = self.volumes.settle().into_iter();
+        let failed = failed.inspect(|error| tracing::error!(%error, "failed"));
         let mut failed: HashMap<_, _> = failed.map(|error| (error.path.clone(), error)).collect();
         let mut files = self
             .results
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
+        // Also of one that fails now.
+        let unfinished = files.iter().any(FileResult::is_unfinished);
         let mut totals = Totals::default();
         for file in &mut files {
-            if let Some(error) = failed.remove(&file.path) {
-                tracing::error!(%error, "failed");
+            if let Some(error) = failed.remove(&file.path)
+                && !file.is_unwritten()
+            {
                 file.status = Status::Failed;
                 file.reason = Some(FileError::Unwritten(error).into());
             }
             self.observer.on(RunEvent::Result(file));
             totals.add(file);
         }
-        let unfinished = files.iter().any(FileResult::is_unfinished);
         RunResult {
             totals,
             duration: begin.elapsed(),

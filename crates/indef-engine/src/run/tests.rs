@@ -928,3 +928,22 @@ fn an_observer_that_stops_the_run_has_nothing_more_begun() {
     assert_eq!(result.stopped, Some(StopCause::Cancelled));
     assert!(result.files.iter().all(FileResult::is_unfinished));
 }
+
+#[test]
+fn what_is_left_of_a_file_that_cannot_be_written_back_is_left_to_do() {
+    let sim = Simulated::new();
+    let plans = vec![sim.file("a", 8, BLOCK)];
+    sim.state.lock().unwrap().unwritten = vec![sim.path("a")];
+    let (cancel, told) = (Cancel::new(), Mutex::new(0));
+    let observer = |event: RunEvent<'_>| match event {
+        RunEvent::Reserved { .. } => cancel.cancel(),
+        RunEvent::Result(file) => {
+            assert!(file.is_unwritten());
+            *lock(&told) += 1;
+        }
+        _ => {}
+    };
+    let result = sim.run_until(plans, &options(), &cancel, &observer);
+    assert_eq!(*lock(&told), 1);
+    assert_eq!(result.stopped, Some(StopCause::Cancelled));
+}

@@ -498,10 +498,12 @@ impl<'a> DonorPiece<'a> {
             let is_cached = self.is_cached(part);
             let back = self.move_back(part, donor);
             moved.relocated = moved.relocated.saturating_sub(back);
-            left += match is_cached {
+            let doubtful = match is_cached {
                 true => part.len.saturating_sub(back),
                 false => part.len,
             };
+            // Behind the end there is nothing left to lose.
+            left += doubtful.min(Bytes(self.size().saturating_sub(part.start.get())));
             // The same bytes as are there; an error changes nothing about that.
             let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
         }

@@ -147,6 +147,8 @@ impl SwapExtents {
             }
         }
         let donor = Donor::new(target, OFlags::DIRECT)?;
+        // Who may not do that is told before anything is copied.
+        drop(donor.lend(&geometry)?);
         let attributes = Attributes::get(&target.file)
             .map_err(|error| refuse(target, "look at the inode", None, error))?;
         if attributes.flags().contains(Flags::HASATTR)
@@ -351,8 +353,8 @@ impl Swap<'_> {
     fn exchange_held(&self) -> Result<Moved, Refusal> {
         self.sample.verify(self.target)?;
         let mut locked = self.share()?;
-        self.check()?;
         let lent = self.donor.lend(&self.geometry)?;
+        self.check()?;
         let (swapped, time) = timed(|| {
             xfs::swap_extents(
                 &self.target.file,

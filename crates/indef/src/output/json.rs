@@ -1,5 +1,5 @@
 //! One JSON document on stdout, written while its entries arrive: never more than one of them is
-//! in memory. It is whole however the command ends ([`end_failed`]).
+//! in memory. It is whole however the command ends ([`end_failed`]), but for a kill.
 
 use std::{
     io::{self, BufWriter, Write},

@@ -42,7 +42,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         each: console.json && !args.only_fragmented,
         ..Scanner::new(&chosen.paths)
     };
-    // Begun with the walk: an earlier failure leaves nothing on stdout.
+    // Begun with the walk: an earlier failure has a document of its own.
     let document: OnceLock<Document> = OnceLock::new();
     let teller = Teller::new(console, "scanning");
     let notes = |note: Note<'_>| match note {
