@@ -34,4 +34,4 @@ pub use loop_fs::{
 pub use shape::{Segment, Shape, fragments, most_left_by_btrfs, reflink};
 pub use skip::{require, require_program, skip};
 pub use thin::fill_pool;
-pub use xfsprogs::{knows_exchange, require_xfsprogs, xfsprogs};
+pub use xfsprogs::{knows_exchange, require_xfsprogs, share_xfsprogs, xfsprogs};

@@ -1,6 +1,7 @@
 //! Tools for XFS that are newer than Debian 12's, for file systems with the `exchange` feature.
 
 use std::{
+    fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -12,6 +13,33 @@ use crate::skip;
 pub fn xfsprogs() -> Option<PathBuf> {
     let folder = source_tree::root().join("target/xfsprogs");
     folder.join("mkfs.xfs").exists().then_some(folder)
+}
+
+/// Copy what was fetched to `xfsprogs` in the folder that a guest shares: it has its own C library. `false` where nothing was
+/// fetched.
+///
+/// # Errors
+///
+/// It cannot be read, or not be written there.
+pub fn share_xfsprogs(folder: &Path) -> io::Result<bool> {
+    match xfsprogs() {
+        Some(tools) => copy_folder(&tools, &folder.join("xfsprogs")).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 /// The folder with such tools, those that were fetched or the system's own, or a reported skip:

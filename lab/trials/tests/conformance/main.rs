@@ -7,6 +7,7 @@
 
 mod at_rest;
 mod harness;
+mod in_guest;
 mod in_use;
 mod no_room;
 mod state;

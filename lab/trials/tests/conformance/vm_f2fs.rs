@@ -7,7 +7,6 @@
 use std::{
     env, fs,
     panic::catch_unwind,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -20,6 +19,7 @@ use crate::{
     CASES,
     at_rest::{finish, make},
     harness::{Bench, builder},
+    in_guest::pass,
     in_use::SHORT,
     state::State,
 };
@@ -43,9 +43,6 @@ const WHOLE: &str = "INDEF_WHOLE_SUITE";
 
 /// Set in the environment of the guest's side.
 const IN_GUEST: &str = "INDEF_CONFORMANCE_IN_GUEST";
-
-/// One guest at a time: they share the same processors.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// Loop files lie on a disk: in memory they cannot be opened for direct I/O.
 const SCRIPT: &str = r#"
@@ -93,7 +90,6 @@ fn in_guest(kind: EngineKind, name: &str) {
     let Some(guest) = require(guest(Release::Linux6_12, kind, &zns)) else {
         return;
     };
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let program = env::current_exe().unwrap();
     let test = format!("vm_f2fs::vm_6_12_{name}");
     let script = SCRIPT.replace("KERNEL_FAULTS", guest::KERNEL_FAULTS);
@@ -107,18 +103,7 @@ fn in_guest(kind: EngineKind, name: &str) {
         &test,
         &env::var(WHOLE).map_or_else(|_| format!("{SHORT}=1"), |is| format!("{WHOLE}={is}")),
     ];
-    let Some(outcome) = require(guest.run(command)) else {
-        return;
-    };
-    let said = String::from_utf8_lossy(&outcome.stdout);
-    let cases = String::from_utf8_lossy(&outcome.stderr);
-    println!(
-        "{said}\n{cases}\n{:?} after {:?}",
-        outcome.elapsed, outcome.boot
-    );
-    assert_eq!(outcome.status, 0, "{}", outcome.console);
-    assert!(said.contains("1 passed"), "it was no test that ran");
-    assert!(!said.contains("skipped: "), "what is here must run there");
+    pass(guest, &command, 1);
 }
 
 fn guest(release: Release, kind: EngineKind, zns: &Zns) -> Result<Guest, LabError> {

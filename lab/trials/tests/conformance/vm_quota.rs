@@ -2,13 +2,13 @@
 //!
 //! The same program runs there, for the engines that the guest's kernel has.
 
-use std::{env, fs, path::Path, time::Duration};
+use std::{env, time::Duration};
 
 use guest::{Guest, Release, require};
 use indef_fs::EngineKind;
 use units::Bytes;
 
-use crate::no_room::quota;
+use crate::{in_guest::pass, no_room::quota};
 
 /// Loop files lie on a disk: in memory they cannot be opened for direct I/O.
 const SCRIPT: &str = r#"
@@ -63,41 +63,13 @@ fn counts(release: Release, engines: &[&str]) {
         if scratch_fs::require_xfsprogs().is_none() {
             return;
         }
-        // A folder that was fetched has its own C library.
-        if let Some(tools) = scratch_fs::xfsprogs() {
-            copy_folder(&tools, &share.path().join("xfsprogs"));
-        }
+        scratch_fs::share_xfsprogs(share.path()).unwrap();
         names.push("xfs_commit_range::loop_quota".to_owned());
     }
     let script = SCRIPT.replace("KERNEL_FAULTS", guest::KERNEL_FAULTS);
     let mut command = vec!["sh", "-c", &script, "sh", program.to_str().unwrap()];
     command.extend(names.iter().map(String::as_str));
-    let Some(outcome) = require(guest.run(command)) else {
-        return;
-    };
-    let said = String::from_utf8_lossy(&outcome.stdout);
-    let cases = String::from_utf8_lossy(&outcome.stderr);
-    println!(
-        "{said}\n{cases}\n{:?} after {:?}",
-        outcome.elapsed, outcome.boot
-    );
-    assert_eq!(outcome.status, 0, "{}", outcome.console);
-    let passed = format!("{} passed", names.len());
-    assert!(said.contains(&passed), "other tests ran");
-    assert!(!said.contains("skipped: "), "what is here must run there");
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
+    pass(guest, &command, names.len());
 }
 
 const EVERYWHERE: [&str; 4] = [

@@ -192,27 +192,11 @@ fn guest(share: &Path) -> Option<Guest> {
         return None;
     }
     let mut guest = require(Guest::with(Release::Linux6_12))?;
-    // A folder that was fetched has its own C library.
-    if let Some(tools) = scratch_fs::xfsprogs() {
-        copy_folder(&tools, &share.join("xfsprogs"));
-    } else {
+    if !scratch_fs::share_xfsprogs(share).unwrap() {
         guest = guest.copy("mkfs.xfs").copy("xfs_repair");
     }
     fs::write(share.join("guest.sh"), SCRIPT).unwrap();
     Some(guest.share(share).cpus(2).timeout(Duration::from_secs(300)))
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }
 
 fn run(guest: Guest, test: &str, way: &[&str]) -> Option<Outcome> {
