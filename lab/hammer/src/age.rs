@@ -9,7 +9,7 @@ use std::{
 };
 
 use linux_abi::{
-    cache::write_and_wait,
+    cache::start_writeback,
     fiemap::{ExtentFlags, FLAG_SYNC, Mapper},
 };
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags, fallocate};
@@ -166,10 +166,10 @@ pub(crate) fn make_files(shared: &Shared, rng: &mut Numbers) -> io::Result<Vec<(
 /// A file of `blocks` blocks in fragments of one to three.
 fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Numbers) -> io::Result<()> {
     let path = shared.path(name);
-    let direct = if shared.volume.kind == VolumeKind::Ext4 {
-        OFlags::empty()
-    } else {
-        OFlags::DIRECT
+    // F2FS waits for the device after each write past the cache, which on zones goes through it all the same.
+    let direct = match shared.volume.kind {
+        VolumeKind::Ext4 | VolumeKind::F2fs => OFlags::empty(),
+        VolumeKind::Xfs | VolumeKind::Btrfs => OFlags::DIRECT,
     };
     let file = OpenOptions::new()
         .read(true)
@@ -195,9 +195,9 @@ fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Numbers) -> io::Resu
         } else {
             put(&file, &values[at as usize..(at + count) as usize], at)?;
             between.write_all_at(&zeroes.slice()[..len], offset)?;
-            // On zones F2FS writes through the cache, and before Linux 6.4 leaves the data there.
+            // F2FS gives blocks their places here.
             for file in [&file, &between] {
-                write_and_wait(file, offset, len as u64)?;
+                start_writeback(file, offset, len as u64)?;
             }
         }
         at += count;

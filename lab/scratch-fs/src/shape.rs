@@ -8,7 +8,7 @@ use std::{
 };
 
 use linux_abi::{
-    cache::write_and_wait,
+    cache::start_writeback,
     fiemap::{ExtentFlags, FLAG_SYNC, Mapper},
 };
 use rustix::fs::{FallocateFlags, fallocate};
@@ -232,11 +232,12 @@ impl Shape {
                 buffer.resize(length as usize, 0);
                 content(&mut buffer, self.seed, FileOffset(offset));
                 file.write_all_at(&buffer, offset)?;
-                write_and_wait(file, offset, length)?;
+                // Each block gets its place here; nobody has to wait for the device.
+                start_writeback(file, offset, length)?;
                 // As much: up to 16 blocks at a time go to another log (`min_hot_blocks`).
                 let apart = length.next_multiple_of(BLOCK);
                 dummy.write_all_at(&vec![0; apart as usize], between)?;
-                write_and_wait(&dummy, between, apart)?;
+                start_writeback(&dummy, between, apart)?;
                 between += apart;
             }
         }
