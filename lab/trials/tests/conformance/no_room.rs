@@ -156,7 +156,7 @@ fn quota_of_owners(kind: EngineKind) {
     let with = is.with_flags(is.flags() | Flags::from_bits_retain(0x200));
     with.with_project(OWNER).set(&opened).unwrap();
     drop(opened);
-    make(&path, Bytes::mib(8), Bytes::kib(4));
+    make(&path, Bytes::mib(8), Bytes::kib(32));
     chown(&path, Some(OWNER), None).unwrap();
     if kind == EngineKind::XfsShareRange {
         let file = File::create(bench.path("other")).unwrap();

@@ -186,8 +186,8 @@ fn vm_6_12_f2fs_defragment_keeps_out_of_holes() {
 }
 
 fn out_of_holes(kind: EngineKind) {
-    // F2FS would clean in the background.
-    let fs = builder(kind, Bytes::mib(640)).mount_options("background_gc=off");
+    // F2FS would clean in the background. A small file system is soon full.
+    let fs = builder(kind, Bytes::mib(256)).mount_options("background_gc=off");
     let bench = Bench::on(kind, fs.build()).unwrap();
     let name = bench.fs.device().rsplit('/').next().unwrap();
     let number = |of: &str| -> u64 {
