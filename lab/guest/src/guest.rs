@@ -262,8 +262,8 @@ impl Guest {
     }
 
     /// Let the command run in a guest that is up already and that others use before and after it, where
-    /// the environment offers such guests ([`crate::shared`]). It must leave the kernel usable, and it gets
-    /// neither disks nor QEMU's zoned SSD there.
+    /// the environment offers such guests ([`crate::shared`]). It must leave the kernel usable, and it does not
+    /// get QEMU's zoned SSD there. Its disks are empty, as those of a guest of its own.
     #[must_use]
     pub fn shared(mut self) -> Self {
         self.may_be_shared = true;
@@ -332,7 +332,6 @@ impl Guest {
     /// Run the command in a shared guest; `None` where it needs one of its own.
     fn run_shared(&self) -> Result<Option<Outcome>, LabError> {
         let is_wanted = self.may_be_shared
-            && self.disks.is_empty()
             && self.device != Some(ZnsDevice::Qemu)
             && self.output == Output::Kept
             && !are_programs_swept();
@@ -356,6 +355,7 @@ impl Guest {
             cache: self.cache.folder().to_owned(),
             cpus: self.cpus,
             memory_mib: self.memory_mib,
+            disks: self.disks.iter().map(|size| size.get()).collect(),
             kernel_arguments: self.kernel_arguments.clone(),
             more: self.more.clone(),
             modules: self
@@ -374,6 +374,7 @@ impl Guest {
         let mut guest = Self::booting(spec.kernel, &Cache::at(&spec.cache))
             .cpus(spec.cpus)
             .memory_mib(spec.memory_mib);
+        guest.disks = spec.disks.into_iter().map(Bytes).collect();
         guest.kernel_arguments = spec.kernel_arguments;
         guest.more = spec.more;
         guest.job.keep = spec.modules.into_iter().collect();

@@ -35,6 +35,7 @@ fn in_guest(script: &str, folder: &Path, arguments: &[&str]) -> Option<Outcome> 
         .with_tools()
         .share(folder)
         .disk(Bytes::mib(512))
+        .shared()
         .timeout(Duration::from_secs(600));
     let words = ["sh", "-c", script, "script", indef()];
     let outcome = require(guest.run(words.iter().chain(arguments)))?;

@@ -7,8 +7,8 @@
 //!
 //! - Guests differ in what is settled when they boot ([`Spec`]). There are as many of a kind as are used
 //!   at the same time; each has one user at a time, which holds a lock.
-//! - After a command the guest is put back (`files/reset`): processes, mounts, disks, modules of file
-//!   systems and temporary files of the command are gone, and the kernel's log is empty.
+//! - After a command the guest is put back (`files/reset`): processes, mounts, modules of file systems and
+//!   temporary files of the command are gone, its disks and the kernel's log are empty.
 //! - A guest that was not put back, because that failed, its kernel has complained, the command came to
 //!   no result, or its process was killed, is ended, and the next command boots another one.
 //!

@@ -29,6 +29,8 @@ pub(crate) struct Spec {
     pub(crate) cache: PathBuf,
     pub(crate) cpus: u32,
     pub(crate) memory_mib: u32,
+    /// Bytes of each of its disks.
+    pub(crate) disks: Vec<u64>,
     pub(crate) kernel_arguments: Vec<String>,
     /// More arguments for QEMU.
     pub(crate) more: Vec<OsString>,

@@ -10,15 +10,17 @@ use std::{
 
 use guest::{Cache, Guest, Release, require, standing::Standing};
 use tempfile::TempDir;
+use units::Bytes;
 
 const TEST: &str = "shared::vm_a_shared_guest_is_put_back_and_a_dead_one_is_replaced";
 /// The script of a side, in its environment.
 const SIDE: &str = "INDEF_SHARED_SIDE";
 
-/// Leaves a mount, a process, a module, a file and a message; prints an identifier of this boot.
+/// Leaves a mount, a process, a module, a file, a disk's content and a message; prints an identifier of this boot.
 const LEAVES: &str = r#"
 mount -t tmpfs tmpfs /mnt && modprobe ext4 && echo x >/tmp/left && echo left >/dev/kmsg || exit 1
 [ "$(cat /share/given)" = given ] || exit 2
+echo left >/dev/vda && sync || exit 3
 # It holds the output open: the command ends all the same.
 setsid sleep 1000 &
 cat /proc/sys/kernel/random/boot_id
@@ -27,6 +29,7 @@ cat /proc/sys/kernel/random/boot_id
 const FINDS: &str = r#"
 if grep -q ' /mnt ' /proc/mounts || grep -q ^ext4 /proc/modules || dmesg | grep left; then exit 1; fi
 if [ -e /tmp/left ] || pidof sleep; then exit 2; fi
+if [ "$(head -c 4096 /dev/vda | tr -d '\0' | wc -c)" != 0 ]; then exit 3; fi
 cat /proc/sys/kernel/random/boot_id
 "#;
 const CRASHES: &str = "echo c >/proc/sysrq-trigger";
@@ -36,7 +39,8 @@ fn side(script: &str) {
     let share = tempfile::tempdir().unwrap();
     fs::write(share.path().join("given"), "given\n").unwrap();
     let guest = Guest::with(Release::Linux6_12).unwrap().share(share.path());
-    let outcome = guest.shared().run(["sh", "-c", script]).unwrap();
+    let guest = guest.disk(Bytes::mib(16)).shared();
+    let outcome = guest.run(["sh", "-c", script]).unwrap();
     assert_eq!(outcome.status, 0, "{outcome:?}");
     println!("boot {}", String::from_utf8_lossy(&outcome.stdout));
 }

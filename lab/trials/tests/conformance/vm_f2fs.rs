@@ -19,7 +19,7 @@ use crate::{
     CASES,
     at_rest::{finish, make},
     harness::{Bench, builder},
-    in_guest::pass,
+    in_guest::{of_suite, pass},
     in_use::SHORT,
     state::State,
 };
@@ -113,13 +113,10 @@ fn guest(release: Release, kind: EngineKind, zns: &Zns) -> Result<Guest, LabErro
             .with_patched(guest::Patched::F2fs)?
             .zns(zns, ZnsSetup::Attached)?;
     }
-    Ok(guest
-        .with_tools()
+    Ok(of_suite(guest)
         .copy(env::current_exe().unwrap())
         .load("f2fs")
         .load("loop")
-        .disk(Bytes::gib(4))
-        .memory_mib(1536)
         .timeout(Duration::from_secs(560)))
 }
 

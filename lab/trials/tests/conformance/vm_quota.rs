@@ -6,9 +6,11 @@ use std::{env, time::Duration};
 
 use guest::{Guest, Release, require};
 use indef_fs::EngineKind;
-use units::Bytes;
 
-use crate::{in_guest::pass, no_room::quota};
+use crate::{
+    in_guest::{of_suite, pass},
+    no_room::quota,
+};
 
 /// Loop files lie on a disk: in memory they cannot be opened for direct I/O.
 const SCRIPT: &str = r#"
@@ -41,8 +43,7 @@ fn counts(release: Release, engines: &[&str]) {
     };
     let program = env::current_exe().unwrap();
     let share = tempfile::tempdir().unwrap();
-    let guest = guest
-        .with_tools()
+    let guest = of_suite(guest)
         .copy(&program)
         .copy("xfs_quota")
         .copy("setquota")
@@ -52,7 +53,6 @@ fn counts(release: Release, engines: &[&str]) {
         .load("f2fs")
         .load("quota_v2")
         .share(share.path())
-        .disk(Bytes::gib(4))
         .timeout(Duration::from_secs(300));
     let engines = engines.iter().copied();
     let mut names: Vec<_> = engines
