@@ -6,6 +6,7 @@ use crate::abi::AbiItem;
 #[must_use]
 pub fn all() -> Vec<AbiItem> {
     [
+        crate::bpf::ABI,
         crate::fiemap::ABI,
         crate::ext4::ABI,
         crate::ext4::disk::ABI,

@@ -9,7 +9,6 @@
 mod tests;
 
 use std::{
-    collections::HashMap,
     env,
     fs::File,
     io::{self, BufWriter, Write},
@@ -17,6 +16,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use foldhash::{HashMap, HashMapExt};
 use indef_core::{
     access::{AccessRange, AccessRecord, Observed, Op},
     profile::{ProfileFile, ProfileWriter},

@@ -6,12 +6,12 @@
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet},
-    hash::{BuildHasher, Hash, RandomState},
+    hash::{BuildHasher, Hash},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use foldhash::{HashMap, HashSet, fast::RandomState};
 use indef_core::access::Observed;
 use indef_trace::{
     FileKey, Tally, TracedFile,

@@ -7,10 +7,7 @@ mod aside;
 mod keep;
 mod live;
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use indef_trace::{
     collect::{Collector, Drained, Source, TraceError, TraceOptions},
@@ -108,7 +105,7 @@ impl Session {
         let mut round = began;
         let mut watched = Ok(());
         while watched.is_ok() {
-            thread::sleep(self.collector.rest().clamp(TICK, self.patience));
+            self.collector.wait(TICK, self.patience);
             let many = self.collector.keep_up();
             if is_over(began.elapsed()) {
                 break;

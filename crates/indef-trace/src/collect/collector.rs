@@ -2,6 +2,7 @@
 
 use std::{
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -15,7 +16,7 @@ use super::{
     error::{Step, TraceError, check_permission},
     files::Files,
     hand::Hand,
-    intake::{Intake, Limits},
+    intake::{Intake, Limits, Pace},
     log::Log,
     meter::thread_time,
     options::{Layer, TraceOptions},
@@ -154,18 +155,17 @@ impl Collector {
     }
 
     /// Let some more reads be timed, spread over the time, and see what tracing costs. Call it some
-    /// twenty times a second, but for the times of [`Self::rest`]. Returns whether so many ranges or
+    /// twenty times a second, or after [`Self::wait`]. Returns whether so many ranges or
     /// files are held that they should be drained now.
     pub fn keep_up(&mut self) -> bool {
         self.programs.variables.allow_timings(TIMED_AT_ONCE / 20);
         let was_paused = self.programs.is_paused();
-        if self.sampler.tick(&mut self.programs, self.intake.busy()) {
+        if let Some(mut began) = self.sampler.tick(&mut self.programs, self.intake.busy()) {
             if self.options.layer == Layer::Syscall && self.sampler.opens_window(&self.programs) {
-                let began = thread_time();
                 self.weigh(false);
-                self.sampler.took_counts(began);
+                began = self.sampler.took_counts(began);
             }
-            if let Err(error) = self.sampler.go_on(&mut self.programs) {
+            if let Err(error) = self.sampler.go_on(&mut self.programs, began) {
                 self.failed = Some(error);
             }
         }
@@ -173,14 +173,18 @@ impl Collector {
             self.count_cut();
         }
         // What is still on its way is read when it is drained.
-        self.intake.rest(self.programs.is_paused());
+        self.intake.pace(match self.programs.is_paused() {
+            true => Pace::Rests,
+            false => self.sampler.pace(),
+        });
         self.holds_many() || self.files.are_many(&self.programs)
     }
 
-    /// How long nothing is counted from now on: [`Self::keep_up`] may be called so much later.
-    #[must_use]
-    pub fn rest(&self) -> Duration {
-        self.sampler.rest()
+    /// Sleep until the next [`Self::keep_up`]: for as long as nothing is counted, within these bounds. It is part of the cost
+    /// of the trace.
+    pub fn wait(&mut self, shortest: Duration, longest: Duration) {
+        self.sampler.waits();
+        thread::sleep(self.sampler.rest().clamp(shortest, longest));
     }
 
     /// Count the runs that a pause has cut off.
@@ -429,6 +433,6 @@ impl Collector {
 fn wait_for_programs() {
     if barrier::wait_for_readers().is_err() {
         // They are done within a time that is long for a program.
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
 }

@@ -61,16 +61,20 @@ impl Expense {
         self.slower_calls.after();
     }
 
-    /// Note the time that taking the counts took the calling thread, since it had used `began`.
-    pub(super) fn took_counts(&mut self, began: Duration) {
-        self.own += thread_time().saturating_sub(began);
+    /// Note the time that taking the counts took the calling thread, since it had used `began`. Returns what it has used now.
+    pub(super) fn took_counts(&mut self, began: Duration) -> Duration {
+        let now = thread_time();
+        self.own += now.saturating_sub(began);
+        now
     }
 
-    /// Note the same of ending or beginning a slot, with `attaching` of it.
-    pub(super) fn took_slot(&mut self, began: Duration, attaching: Duration) {
-        let took = thread_time().saturating_sub(began);
+    /// Note the same of waiting for a slot, ending it or beginning it, with `attaching` of it.
+    pub(super) fn took_slot(&mut self, began: Duration, attaching: Duration) -> Duration {
+        let now = thread_time();
+        let took = now.saturating_sub(began);
         self.own += took;
         self.upkeep += took.saturating_sub(attaching);
+        now
     }
 
     /// Note the same of attaching the programs.
@@ -133,6 +137,8 @@ impl Expense {
                 1 => 0.0,
                 _ => self.attaching.as_secs_f64() / (SLOT.as_secs_f64() * pauses),
             },
+            a_window: (!self.attaching.is_zero())
+                .then(|| self.attaching.as_secs_f64() / SLOT.as_secs_f64()),
             upkeep: measured.upkeep,
             seen: measured.seen,
         }

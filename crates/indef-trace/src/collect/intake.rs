@@ -9,7 +9,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -30,6 +30,10 @@ use super::{
 /// million a second.
 const CALM: Duration = Duration::from_millis(40);
 const BUSY: Duration = Duration::from_millis(4);
+/// The same where the programs choose fewer by themselves before it fills ([`Pace::Slow`]).
+const SLOW: Duration = Duration::from_millis(160);
+/// Records of a slot that still allow that: three or four slots, and what comes after the brake, take a quarter of the ring.
+pub(super) const FEW: u64 = 2_500;
 /// Records at once that count as busy.
 const MANY: i32 = 8192;
 /// Bytes before each record (BPF_RINGBUF_HDR_SZ in include/uapi/linux/bpf.h, v6.1).
@@ -46,6 +50,17 @@ pub(super) struct Limits {
     pub(super) ranges: usize,
     /// Single accesses.
     pub(super) accesses: usize,
+}
+
+/// How fast the ring may fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Pace {
+    Usual,
+    /// A slot brings no more than [`FEW`] records before the programs brake.
+    Slow,
+    /// Nothing comes: the programs are detached.
+    Rests,
 }
 
 /// The table is in parts, each of which grows by itself: so the whole is never in memory twice, as a
@@ -139,8 +154,8 @@ struct Shared {
     ring: Mutex<RingBuffer<'static>>,
     inbox: Arc<Mutex<Inbox>>,
     stop: AtomicBool,
-    /// Nothing comes: the programs are detached.
-    rests: AtomicBool,
+    /// A [`Pace`].
+    pace: AtomicU8,
     /// Processor time of the reader, in nanoseconds.
     busy: AtomicU64,
 }
@@ -163,7 +178,7 @@ impl Intake {
             ring: Mutex::new(builder.build()?),
             inbox,
             stop: AtomicBool::new(false),
-            rests: AtomicBool::new(false),
+            pace: AtomicU8::new(Pace::Usual as u8),
             busy: AtomicU64::new(0),
         });
         let reading = Arc::clone(&shared);
@@ -182,10 +197,10 @@ impl Intake {
         self.shared.read();
     }
 
-    /// Let the reader sleep as long as nothing comes, or wake it up again.
-    pub(super) fn rest(&self, rests: bool) {
-        let before = self.shared.rests.swap(rests, Ordering::Relaxed);
-        if let (true, false, Some(reader)) = (before, rests, &self.reader) {
+    /// Let the reader sleep for as long as the ring does not fill, or wake it up again.
+    pub(super) fn pace(&self, pace: Pace) {
+        let before = self.shared.pace.swap(pace as u8, Ordering::Relaxed);
+        if let (true, Some(reader)) = (before > pace as u8, &self.reader) {
             reader.thread().unpark();
         }
     }
@@ -232,9 +247,12 @@ impl Shared {
             let busy = self.read() >= MANY;
             let time = meter::thread_time().as_nanos() as u64;
             self.busy.store(time, Ordering::Relaxed);
-            match self.rests.load(Ordering::Relaxed) {
-                true => thread::park(),
-                false => thread::park_timeout(if busy { BUSY } else { CALM }),
+            let pace = self.pace.load(Ordering::Relaxed);
+            match (busy, pace) {
+                (_, pace) if pace == Pace::Rests as u8 => thread::park(),
+                (true, _) => thread::park_timeout(BUSY),
+                (false, pace) if pace == Pace::Slow as u8 => thread::park_timeout(SLOW),
+                (false, _) => thread::park_timeout(CALM),
             }
         }
     }

@@ -10,7 +10,6 @@
 //! accesses that are looked at.
 
 use std::{
-    fs,
     os::fd::{OwnedFd, RawFd},
     time::{Duration, Instant},
 };
@@ -43,12 +42,9 @@ pub(super) struct Watched {
     pub(super) stays: bool,
 }
 
-/// Runs of BPF programs and their time, since they were loaded and while statistics were on.
+/// The time that BPF programs ran, since they were loaded and while statistics were on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Runs {
-    /// How often they ran.
-    runs: u64,
-    /// How long, in all.
     time: Duration,
     /// The part of that time that pauses do not change.
     staying: Duration,
@@ -59,12 +55,10 @@ impl Runs {
     fn of(programs: &[Watched]) -> Self {
         let mut sum = Self::default();
         for Watched { fd, stays } in programs {
-            let path = format!("/proc/self/fdinfo/{fd}");
-            let one = Self::parse(&fs::read_to_string(path).unwrap_or_default());
-            sum.runs += one.runs;
-            sum.time += one.time;
+            let time = bpf::runs(*fd).unwrap_or_default().time;
+            sum.time += time;
             if *stays {
-                sum.staying += one.time;
+                sum.staying += time;
             }
         }
         sum
@@ -76,20 +70,6 @@ impl Runs {
         let staying = self.staying.saturating_sub(before.staying);
         let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64();
         (share(time.saturating_sub(staying)), share(staying))
-    }
-
-    /// `bpf_prog_show_fdinfo` in kernel/bpf/syscall.c, v6.1.
-    fn parse(info: &str) -> Self {
-        let field = |name| {
-            let line = info.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|value| value.trim().parse().ok())
-                .unwrap_or(0)
-        };
-        Self {
-            runs: field("run_cnt:"),
-            time: Duration::from_nanos(field("run_time_ns:")),
-            staying: Duration::ZERO,
-        }
     }
 }
 
@@ -216,18 +196,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_are_read_from_the_description_of_a_program() {
-        let info = "pos:\t0\nprog_type:\t26\nmemlock:\t8192\nrun_time_ns:\t12500\nrun_cnt:\t100\n";
-        let runs = Runs::parse(info);
-        assert_eq!((runs.runs, runs.time), (100, Duration::from_nanos(12_500)));
-        assert_eq!(Runs::parse("pos:\t0\n"), Runs::default());
-    }
-
-    #[test]
     fn a_pause_spares_the_time_of_the_programs_that_pause() {
         let before = Runs::default();
         let runs = Runs {
-            runs: 2000,
             time: Duration::from_millis(33),
             staying: Duration::from_millis(1),
         };

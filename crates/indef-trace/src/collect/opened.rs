@@ -50,6 +50,11 @@ impl Opened {
         (seen, made)
     }
 
+    /// The accesses that are chosen in it before the programs choose fewer by themselves; no limit where they do not.
+    pub(super) fn may_bring(&self) -> u64 {
+        self.brake.map_or(u64::MAX, Brake::allowed)
+    }
+
     /// It has ended, with all that was chosen in it.
     pub(super) fn ended(&self, programs: &Programs, expense: &Expense) -> Window {
         let (state, choice) = (programs.variables.state(), self.choice);

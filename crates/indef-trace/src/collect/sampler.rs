@@ -13,6 +13,7 @@ use super::{
     drained::Windowed,
     error::TraceError,
     expense::Expense,
+    intake::{self, Pace},
     meter::{Meter, thread_time},
     opened::Opened,
     options::{Layer, TraceOptions},
@@ -66,6 +67,8 @@ pub(super) struct Sampler {
     /// The windows since they were last asked for, if some stand for more than themselves.
     windowed: Option<Windowed>,
     expense: Expense,
+    /// The processor time that the calling thread had used when it began to wait.
+    waits_since: Option<Duration>,
     /// The accesses of the slot that was measured last.
     made: u64,
 }
@@ -109,6 +112,7 @@ impl Sampler {
             open: None,
             windowed: None,
             expense: Expense::new(options, now),
+            waits_since: None,
             made: 0,
         };
         programs.variables.set_salt(random());
@@ -128,22 +132,27 @@ impl Sampler {
         }
     }
 
-    /// Note the time that taking the counts took the calling thread, since it had used `began`.
-    pub(super) fn took_counts(&mut self, began: Duration) {
-        self.expense.took_counts(began);
+    /// Note the time that taking the counts took the calling thread, since it had used `began`. Returns what it has used now.
+    pub(super) fn took_counts(&mut self, began: Duration) -> Duration {
+        self.expense.took_counts(began)
     }
 
-    /// To be called some twenty times a second; `reader` is the processor time of the ring's reader. Returns
-    /// whether a slot has ended: then [`Self::go_on`] begins the next one.
-    pub(super) fn tick(&mut self, programs: &mut Programs, reader: Duration) -> bool {
+    /// The calling thread waits for the next [`Self::tick`], from now on.
+    pub(super) fn waits(&mut self) {
+        self.waits_since = Some(thread_time());
+    }
+
+    /// To be called some twenty times a second; `reader` is the processor time of the ring's reader. Where a slot has
+    /// ended, returns the time that the calling thread has used: then [`Self::go_on`] begins the next one.
+    pub(super) fn tick(&mut self, programs: &mut Programs, reader: Duration) -> Option<Duration> {
+        let waited = self.waits_since.take();
         if self.began.elapsed() < SHORTEST_SLOT {
-            return false;
+            return None;
         }
         self.pass_over();
-        let began = thread_time();
+        let began = waited.unwrap_or_else(thread_time);
         self.end_slot(programs, reader);
-        self.expense.took_slot(began, Duration::ZERO);
-        true
+        Some(self.expense.took_slot(began, Duration::ZERO))
     }
 
     /// Whether the next slot is a window, and no program is attached yet.
@@ -151,9 +160,13 @@ impl Sampler {
         self.slot == Slot::Window && programs.is_paused()
     }
 
-    /// Begin the next slot.
-    pub(super) fn go_on(&mut self, programs: &mut Programs) -> Result<(), TraceError> {
-        let (began, before) = (thread_time(), self.expense.attaching_in_all());
+    /// Begin the next slot, which is done since the calling thread had used `began`.
+    pub(super) fn go_on(
+        &mut self,
+        programs: &mut Programs,
+        began: Duration,
+    ) -> Result<(), TraceError> {
+        let before = self.expense.attaching_in_all();
         let done = self.next_slot(programs);
         self.began = Instant::now();
         let attaching = self.expense.attaching_in_all() - before;
@@ -168,6 +181,14 @@ impl Sampler {
             Slot::Window | Slot::After => 1,
         };
         (SLOT * slots).saturating_sub(self.began.elapsed())
+    }
+
+    /// How fast the ring may fill now.
+    pub(super) fn pace(&self) -> Pace {
+        match self.open {
+            Some(open) if open.may_bring() <= intake::FEW => Pace::Slow,
+            _ => Pace::Usual,
+        }
     }
 
     /// Count the slots of a pause that have passed by since the last call, but for one.
@@ -209,13 +230,14 @@ impl Sampler {
     }
 
     fn next_slot(&mut self, programs: &mut Programs) -> Result<(), TraceError> {
-        let at = thread_time();
         match self.slot {
             Slot::Window if programs.is_paused() => {
+                let at = thread_time();
                 programs.resume()?;
                 self.expense.attached(at);
             }
             Slot::Paused if !programs.is_paused() => {
+                let at = thread_time();
                 programs.pause();
                 self.expense.detached(at);
             }

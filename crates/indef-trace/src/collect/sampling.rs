@@ -56,6 +56,11 @@ const REPAYMENT: f64 = 0.7;
 /// Without windows, the part of the budget that chosen accesses may take at least, as long as all together stay within
 /// what is [`SPENDABLE`]: where the cost is that of accesses which are not chosen, a larger `k` spares nothing.
 const CHOSEN: f64 = 0.15;
+/// The part of the budget that attaching the programs for windows, and detaching them, may take: if they may be, windows are rarer
+/// than `k` wants them.
+const ATTACHING: f64 = 0.2;
+/// What that takes of a processor, in slots, until it is known.
+const USUAL_ATTACHING: f64 = 0.04;
 /// How much `k` may grow at once.
 const STEP: f64 = 8.0;
 /// The part of the budget that is left for accesses at least, whatever the collector's [`Cost::upkeep`] takes: a
@@ -224,6 +229,8 @@ pub(super) struct Cost {
     /// The collector, and which part of that is for windows.
     pub(super) own: f64,
     pub(super) attaching: f64,
+    /// What attaching and detaching takes of a processor for one window, in slots; `None` if there was none yet.
+    pub(super) a_window: Option<f64>,
     /// The part of the collector's that `k` does not change: looking at the cost, slot by slot.
     pub(super) upkeep: f64,
     /// Accesses that are looked at, per second.
@@ -239,6 +246,8 @@ pub(super) struct Control {
     programs: f64,
     /// One access in so many is chosen in a window, at most.
     fewest: u32,
+    /// [`Cost::a_window`].
+    a_window: f64,
 }
 
 impl Control {
@@ -248,6 +257,7 @@ impl Control {
             k: 1.0,
             programs: 0.0,
             fewest,
+            a_window: USUAL_ATTACHING,
         }
     }
 
@@ -271,7 +281,9 @@ impl Control {
         if self.k <= f64::from(ONE_IN) {
             return 1;
         }
-        let pauses = (self.k / f64::from(COINS)).ceil() as u32;
+        let by_k = self.k / f64::from(COINS);
+        let by_attaching = self.a_window / (self.budget * ATTACHING);
+        let pauses = by_k.max(by_attaching).ceil() as u32;
         pauses.clamp(SHORTEST, longest.min(PAUSES))
     }
 
@@ -291,6 +303,7 @@ impl Control {
     /// so that a cost that comes and goes does not make it swing.
     pub(super) fn measured(&mut self, cost: Cost, debt: f64, longest: u32) {
         self.programs = f64::midpoint(self.programs, cost.programs);
+        self.a_window = cost.a_window.unwrap_or(self.a_window);
         let now = cost.programs + cost.own - cost.upkeep;
         // So that both together are what is aimed at.
         let left = (self.budget - cost.upkeep / AIM).max(self.budget * KEPT);

@@ -40,6 +40,7 @@ fn cost_of(choice: Choice, chosen: f64, rate: f64) -> Cost {
         unchosen: seen * 0.05e-6,
         own: UPKEEP + chosen * 2e-6 + attaching,
         attaching,
+        a_window: is_paused.then_some(0.004 / 0.05),
         upkeep: UPKEEP,
         seen: chosen,
     }
@@ -265,6 +266,7 @@ fn k_does_not_grow_for_what_it_does_not_spare() {
                 unchosen: split.measured(programs, 1.0, seen, made),
                 own,
                 attaching: 0.0,
+                a_window: None,
                 upkeep: UPKEEP,
                 seen: seen as f64,
             };
