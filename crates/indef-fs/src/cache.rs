@@ -176,7 +176,7 @@ impl Pending {
 /// # Errors
 ///
 /// Writing back failed. Then what is cached stays: it may be all that there is.
-pub(crate) fn settle(file: &File, record: &CacheRecord) -> std::io::Result<()> {
+fn settle(file: &File, record: &CacheRecord) -> std::io::Result<()> {
     let FileRange {
         start: FileOffset(start),
         len: Bytes(len),

@@ -84,7 +84,8 @@ pub enum Finding {
     DonorMoved,
 }
 
-/// Data that had moved could not be written, and is perhaps not back where it was, either: the source of an [`FsError`].
+/// Data that had moved could not be written, and is perhaps not back where it was, either: its pages could not be pinned and
+/// were reclaimed, somebody took them out of the file, or the way back failed. The source of an [`FsError`].
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{source}; up to {bytes} may be in memory alone, or lost: compare the file with a backup, or copy it elsewhere \

@@ -63,6 +63,16 @@ impl SharedBytes {
         self.advise(libc::MADV_SEQUENTIAL)
     }
 
+    /// Have the kernel reclaim the pages, as if memory were short (`MADV_PAGEOUT`, Linux 5.4): those that were accessed through
+    /// this mapping, and that it can do without.
+    ///
+    /// # Errors
+    ///
+    /// The errno of `madvise`.
+    pub fn page_out(&self) -> io::Result<()> {
+        self.advise(libc::MADV_PAGEOUT)
+    }
+
     /// Give a piece of advice that changes no memory.
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         // SAFETY: the range is that of our mapping, and the advice changes no memory.

@@ -11,6 +11,11 @@
 //! under the locks, and to have the data in memory, in the right form, when the kernel looks for
 //! it.
 //!
+//! The kernel commits a move also where the device did not take the data. So each step waits for its data before the
+//! commit, and moves what was refused back to its old blocks, which the donor has, and which nobody has written to. The
+//! kernel writes its pages there; until they are on the device in their new place, they are [pinned](pins) ([`unsure`]), as a page that
+//! could not be written counts as clean. Whoever writes to the file writes to these pages, and what is written stays.
+//!
 //! ```text
 //! survey(range) ─▶ donor: one piece if there is one ─▶ better? ─▶ window by window:
 //!     remember what is cached, drop it, read ahead │ wait │ move │ write back │ wait, restore
@@ -28,9 +33,11 @@ mod extent_tree;
 mod folios;
 mod inode_table;
 mod piece;
+mod pins;
 mod queue;
 mod relocation;
 mod shared;
+mod unsure;
 mod volume;
 
 use indef_core::SkipReason;

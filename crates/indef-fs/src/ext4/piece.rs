@@ -28,7 +28,7 @@ use std::{
 
 use indef_core::SkipReason;
 use linux_abi::{
-    cache::{cachestat, start_writeback, wait_writeback, write_and_wait},
+    cache::{cachestat, start_writeback, write_and_wait},
     ext4::move_extents,
     fiemap::Mapper,
 };
@@ -39,6 +39,7 @@ use super::{
     donor::{Donor, refuse},
     queue::{MoveQueue, WINDOW},
     shared::Shared,
+    unsure::{InMemory, TakenBack, Unsure},
 };
 use crate::{
     CacheRecord, Moved, NotTakenBack, Refusal, Target,
@@ -74,8 +75,8 @@ pub(super) struct DonorPiece<'a> {
     dirty: Option<FileRange>,
     /// Handed to the device, and not waited for yet.
     unfinished: Option<FileRange>,
-    /// Moved, and perhaps not on the device yet: parts, with the place in the donor where their old blocks are now.
-    unsure: Vec<(FileRange, FileOffset)>,
+    /// All that moved and is perhaps not on the device yet.
+    pub(super) unsure: Unsure,
     /// Why something that was moved is not on the device.
     failed: Option<std::io::Error>,
     /// Handed to the device.
@@ -111,7 +112,7 @@ impl<'a> DonorPiece<'a> {
             ahead: Bytes::ZERO,
             dirty: None,
             unfinished: None,
-            unsure: Vec::new(),
+            unsure: Unsure::default(),
             failed: None,
             settling: Vec::new(),
             busy: 0,
@@ -154,18 +155,54 @@ impl<'a> DonorPiece<'a> {
         } else {
             limit
         };
-        let part = FileRange {
+        let mut part = FileRange {
             start: segment.range.start,
             len: segment.choose(limit, self.page),
         };
         let (donor, unwritten) = (segment.donor, segment.unwritten);
+        let mut in_memory = InMemory::Nothing;
         if !unwritten {
-            self.wait_read(part)?;
+            let Some(kept) = self.keep_in_memory(part)? else {
+                return Ok(());
+            };
+            (part.len, in_memory) = kept;
             self.wait_written(part);
         }
-        let passed = self.move_part(part, donor, unwritten, moved)?;
+        let passed = self.move_part(part, donor, in_memory, moved)?;
         self.pass(passed);
         Ok(())
+    }
+
+    /// Wait until a part is in memory, and let it stay there until it is on the device in its new place: should that fail, the
+    /// way back needs it. Returns how much of it is in memory, of one window at most; `None` where what moved before could not
+    /// be written.
+    ///
+    /// Pinning a page reads it. Through a descriptor without `O_NOATIME` that would touch the access time: then the kernel
+    /// does the waiting, under the locks, and nothing is pinned.
+    fn keep_in_memory(
+        &mut self,
+        mut part: FileRange,
+    ) -> Result<Option<(Bytes, InMemory)>, Refusal> {
+        let mut left = self.windows.iter().map(|window| window.left);
+        if let Some(left) = left.find(|left| !left.is_zero()) {
+            part.len = part.len.min(left);
+        }
+        if !self.target.noatime {
+            return Ok(Some((part.len, InMemory::Perhaps)));
+        }
+        let mut pinned = self.unsure.pins.pin(&self.target.file, part);
+        if pinned.is_zero() && !self.unsure.pins.is_empty() {
+            // No more can be pinned before what is pinned is on the device.
+            if !self.settle() {
+                return Ok(None);
+            }
+            pinned = self.unsure.pins.pin(&self.target.file, part);
+        }
+        if pinned.is_zero() {
+            self.wait_read(part)?;
+            return Ok(Some((part.len, InMemory::Perhaps)));
+        }
+        Ok(Some((pinned, InMemory::Pinned)))
     }
 
     /// End the piece early: nothing more is moved, and data that was read in vain has arrived, so
@@ -222,6 +259,12 @@ impl<'a> DonorPiece<'a> {
         if let Err(error) = written {
             self.note_failure(error);
         }
+    }
+
+    /// Wait until a range is on the device. `false` where it is not.
+    pub(super) fn is_written(&mut self, range: FileRange) -> bool {
+        self.write_and_wait(range);
+        self.was_written()
     }
 
     /// Whether something that was moved may not be on the device.
@@ -282,8 +325,7 @@ impl<'a> DonorPiece<'a> {
         Ok(())
     }
 
-    /// Wait until the range is in memory. Reading through a descriptor without `O_NOATIME` would
-    /// touch the access time: then the kernel does the waiting, under the locks.
+    /// Wait until the range is in memory, where that does not touch the access time.
     fn wait_read(&self, range: FileRange) -> Result<(), Refusal> {
         thread_local! {
             static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_PIECE.get() as usize]);
@@ -323,7 +365,7 @@ impl<'a> DonorPiece<'a> {
         &mut self,
         part: FileRange,
         donor: FileOffset,
-        unwritten: bool,
+        in_memory: InMemory,
         moved: &mut Moved,
     ) -> Result<Bytes, Refusal> {
         let block = self.target.block_size.get();
@@ -339,33 +381,32 @@ impl<'a> DonorPiece<'a> {
         let bytes = Bytes(outcome.moved_blocks.saturating_mul(block)).min(part.len);
         moved.note_lock(locked, part.len);
         moved.relocated += bytes;
-        if !unwritten {
+        if in_memory != InMemory::Nothing {
             moved.host_written += bytes;
         }
-        if !bytes.is_zero() {
-            if !unwritten {
-                let passed = match outcome.result {
-                    Ok(()) => part.len,
-                    Err(_) => bytes,
-                };
-                let part = FileRange {
-                    len: passed,
-                    ..part
-                };
-                self.unsure.push((part, donor));
-            }
+        let errno = { outcome.result.as_ref().err() }
+            .map(|error| Errno::from_io_error(error).unwrap_or(Errno::IO));
+        let reached = match errno {
+            None if !bytes.is_zero() => part.len,
+            // All that was not a hole. Kernels before 6.8 do not tell how much that was.
+            Some(Errno::NODATA) => part.len,
+            _ => bytes,
+        };
+        if !reached.is_zero() {
+            let part = FileRange {
+                len: reached,
+                ..part
+            };
+            self.unsure.note(part, donor, in_memory);
             self.note_dirty(part);
         }
-        match outcome.result {
+        match errno {
             // Bytes that were not moved have become a hole meanwhile: the kernel went past it.
-            Ok(()) => {
+            None => {
                 self.busy = 0;
                 Ok(part.len)
             }
-            Err(error) => {
-                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                self.after_error(errno, part, bytes)
-            }
+            Some(errno) => self.after_error(errno, part, bytes),
         }
     }
 
@@ -407,6 +448,8 @@ impl<'a> DonorPiece<'a> {
     /// written and out of the cache, and in again on its own.
     fn calm_down(&mut self, part: FileRange) {
         std::thread::sleep(Duration::from_millis(u64::from(self.busy)));
+        // It cannot be dropped while it is pinned.
+        self.settle();
         self.write_and_wait(part);
         if self.shared.caches_large_folios(self.target) {
             self.drop_cached(part.align_outward(self.page));
@@ -439,6 +482,7 @@ impl<'a> DonorPiece<'a> {
                 break;
             }
             self.write_back();
+            self.unsure.pins.seal();
             if let Some(window) = self.windows.pop_front() {
                 self.settling.push(window.record);
             }
@@ -458,100 +502,81 @@ impl<'a> DonorPiece<'a> {
         self.settling.extend(windows.map(|window| window.record));
     }
 
-    /// Wait until the data that the last calls moved is on the device. Where that fails, it is taken back to its old
-    /// blocks, which still have it: the kernel commits a move whether or not its data could be written
-    /// (`jbd2_journal_commit_transaction`, fs/jbd2/commit.c, v6.18), and with the cached pages it would be gone.
-    pub(super) fn finish_writing(&mut self, moved: &mut Moved) -> Result<(), Refusal> {
-        self.write_back();
-        let start = self.unfinished.map(|range| range.start);
-        if let Some(FileRange { start, len }) = self.unfinished.take()
-            && let Err(error) = wait_writeback(&self.target.file, start.get(), len.get())
-        {
-            self.note_failure(error);
+    /// Wait until the data that the last calls moved is on the device, and forget how to take it back. `false` where it is
+    /// not on the device.
+    fn settle(&mut self) -> bool {
+        let is_written = self.wait_for_moved();
+        if is_written {
+            self.unsure.forget();
         }
-        let error = match self.failed.take() {
-            Some(error) => error,
-            // Another worker was told of it.
-            None if !self.unsure.is_empty() && self.shared.is_unwritten(self.target) => {
-                Errno::IO.into()
-            }
-            None => {
-                self.unsure.clear();
-                return Ok(());
-            }
-        };
-        let mut failed = self.target.unwritten("write back moved data", start, error);
-        let bytes = self.take_back(moved);
-        if !bytes.is_zero() {
-            let source = failed.source;
-            failed.source = NotTakenBack { bytes, source }.into();
-        }
-        Err(failed.into())
+        is_written
     }
 
-    /// Move everything of which it is not sure that it is on the device back to where it was. Returns the bytes of which it
-    /// is not sure that the old blocks have them again.
-    fn take_back(&mut self, moved: &mut Moved) -> Bytes {
-        let mut left = Bytes::ZERO;
-        for (part, donor) in std::mem::take(&mut self.unsure).into_iter().rev() {
-            // The kernel writes cached pages to the old blocks. A page that was reclaimed is read from the new ones before.
-            let is_cached = self.is_cached(part);
-            let back = self.move_back(part, donor);
-            moved.relocated = moved.relocated.saturating_sub(back);
-            let doubtful = match is_cached {
-                true => part.len.saturating_sub(back),
-                false => part.len,
-            };
-            // Behind the end there is nothing left to lose.
-            left += doubtful.min(Bytes(self.size().saturating_sub(part.start.get())));
-            // The same bytes as are there; an error changes nothing about that.
-            let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
+    /// Wait until the data that the last calls moved is on the device. `false` where it is not.
+    fn wait_for_moved(&mut self) -> bool {
+        self.write_back();
+        if let Some(range) = self.unfinished.take() {
+            // Also what the kernel left out when it was told to begin.
+            self.write_and_wait(range);
         }
-        if !left.is_zero() {
-            tracing::error!(path = %self.target.path.display(), bytes = %left, "moved data could not be written, nor be taken back");
+        self.was_written()
+    }
+
+    /// Whether nobody was told of a failure.
+    fn was_written(&mut self) -> bool {
+        // Another worker may have been.
+        if !self.unsure.is_empty() && self.shared.is_unwritten(self.target) {
+            self.failed.get_or_insert_with(|| Errno::IO.into());
+        }
+        self.failed.is_none()
+    }
+
+    /// End a step before its commit: wait until the data that it moved is on the device. Where that fails, it is taken back to
+    /// its old blocks, which still have it: the kernel commits a move whether or not its data could be written
+    /// (`jbd2_journal_commit_transaction`, fs/jbd2/commit.c, v6.18), and with the cached pages it would be gone. A page that
+    /// could not be written is clean, and so the next to be reclaimed, if it were not pinned.
+    ///
+    /// `is_alone` says that nobody else can have written to the file.
+    pub(super) fn finish_writing(
+        &mut self,
+        moved: &mut Moved,
+        is_alone: bool,
+    ) -> Result<(), Refusal> {
+        match self.wait_for_moved() {
+            true => Ok(()),
+            false => Err(self.give_up(moved, is_alone)),
+        }
+    }
+
+    /// End a step after its commit. Of workers that wait for data of one file, the kernel tells one of a failure; if that was
+    /// another one, it has noted so by now, and what moved is taken back all the same, for another commit.
+    pub(super) fn conclude(&mut self, moved: &mut Moved, is_alone: bool) -> Result<(), Refusal> {
+        if self.was_written() {
+            self.unsure.forget();
+            return Ok(());
+        }
+        Err(self.give_up(moved, is_alone))
+    }
+
+    /// Take back what moved. Returns why.
+    fn give_up(&mut self, moved: &mut Moved, is_alone: bool) -> Refusal {
+        let error = self.failed.take().unwrap_or_else(|| Errno::IO.into());
+        let start = self.unsure.start();
+        let mut failed = self.target.unwritten("write back moved data", start, error);
+        let TakenBack { back, doubtful } =
+            self.unsure
+                .take_back(self.shared, self.target, &self.donor, is_alone);
+        moved.relocated = moved.relocated.saturating_sub(back);
+        if !doubtful.is_zero() {
+            let path = self.target.path.display();
+            tracing::error!(%path, bytes = %doubtful, "moved data could not be written, nor be taken back");
             // What is cached is all that there is.
             self.windows.clear();
             self.settling.clear();
+            let (bytes, source) = (doubtful, failed.source);
+            failed.source = NotTakenBack { bytes, source }.into();
         }
-        left
-    }
-
-    /// Whether all pages of a range are known to be cached.
-    fn is_cached(&self, range: FileRange) -> bool {
-        let range = range.align_outward(self.page);
-        cached_pages(&self.target.file, range) == Some(range.len.div_ceil(self.page))
-    }
-
-    /// Returns the bytes that are back in their old blocks, or are no longer in the file.
-    fn move_back(&self, part: FileRange, donor: FileOffset) -> Bytes {
-        let block = self.target.block_size.get();
-        let (mut back, mut busy) = (Bytes::ZERO, 0);
-        while back < part.len {
-            let outcome = move_extents(
-                &self.target.file,
-                &self.donor.file,
-                (part.start + back).get() / block,
-                (donor + self.donor.base + back).get() / block,
-                (part.len - back).get() / block,
-            );
-            let errno = match &outcome.result {
-                Ok(()) => return part.len,
-                Err(error) => Errno::from_io_error(error),
-            };
-            back += Bytes(outcome.moved_blocks.saturating_mul(block)).min(part.len - back);
-            match errno {
-                // Nothing of it is there any more.
-                Some(Errno::NODATA) => return part.len,
-                Some(Errno::INVAL) if self.size() <= (part.start + back).get() => return part.len,
-                // Its pages are free for another move once the journal is committed.
-                Some(Errno::BUSY) if busy < MAX_BUSY => {
-                    busy += 1;
-                    let _ = self.shared.commit(self.target);
-                }
-                _ => break,
-            }
-        }
-        back
+        failed.into()
     }
 
     fn note_dirty(&mut self, part: FileRange) {

@@ -26,7 +26,7 @@ use super::{donor::Donor, piece::DonorPiece, shared::Shared};
 use crate::{
     CacheRecord, CountedRange, Moved, Refusal, Relocation, Step, StepLimit, Target,
     aim::Aim,
-    cache::{page, settle},
+    cache::page,
     hold::{Hold, NAPS},
     survey::{Cursor, Survey},
 };
@@ -336,15 +336,14 @@ impl<'a> Ext4Relocation<'a> {
             records.iter().map(|record| record.range().len).sum()
         };
         while self.settling.len() > 1 && sum(&self.settling) > SETTLING {
-            let Some(record) = self.settling.pop_front() else {
+            let (Some(record), Some(piece)) = (self.settling.pop_front(), &mut self.piece) else {
                 break;
             };
-            if let Err(error) = settle(&self.file, &record)
-                && let Some(piece) = &mut self.piece
-            {
-                piece.note_failure(error);
+            if !piece.is_written(record.range()) {
                 break;
             }
+            piece.unsure.forget_in(record.range());
+            record.restore(&self.file);
         }
     }
 }
@@ -393,14 +392,23 @@ impl Ext4Relocation<'_> {
         hold: &Hold<'_>,
         began: Instant,
     ) -> Result<(), Refusal> {
+        let is_alone = hold.is_leased() && !hold.is_lost(began);
         // The commit waits for moved data. After waiting for that here, the rest does not depend on
         // how much was moved.
-        let written = self
+        let mut written = self
             .piece
             .as_mut()
-            .map_or(Ok(()), |piece| piece.finish_writing(moved));
+            .map_or(Ok(()), |piece| piece.finish_writing(moved, is_alone));
         let committing = Instant::now();
-        let result = self.shared.commit(self.target);
+        let mut result = self.shared.commit(self.target);
+        let concluded = self
+            .piece
+            .as_mut()
+            .map_or(Ok(()), |piece| piece.conclude(moved, is_alone));
+        if concluded.is_err() {
+            result = result.and(self.shared.commit(self.target));
+            written = written.and(concluded);
+        }
         let (step, commit) = (
             Nanos::from(began.elapsed()),
             Nanos::from(committing.elapsed()),

@@ -1,0 +1,167 @@
+//! What moved and is perhaps not on the device yet, and its way back.
+//!
+//! The old blocks belong to the donor then, and have what they had. A move back gives them to the file again and has its pages
+//! written to them; so these must have the contents of the file, and neither what the device happened to have at the new
+//! place nor what the old blocks have: others may have written to the file meanwhile.
+
+use linux_abi::{cache::write_and_wait, ext4::move_extents};
+use rustix::io::Errno;
+use units::{Bytes, FileOffset, FileRange};
+
+use super::{donor::Donor, pins::Pins, shared::Shared};
+use crate::{
+    Target,
+    cache::{cached_pages, page},
+};
+
+/// Calls in a row that find a page busy before it is left where it is.
+const MAX_BUSY: u32 = 8;
+
+/// How sure it is that the page cache has what moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InMemory {
+    /// Its pages were pinned before.
+    Pinned,
+    /// As long as the kernel does not need the memory.
+    Perhaps,
+    /// There was no data.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Part {
+    range: FileRange,
+    /// The place in the donor where its old blocks are now.
+    donor: FileOffset,
+    in_memory: InMemory,
+}
+
+/// Parts of a file, in the order in which they moved, and their pages.
+#[derive(Debug, Default)]
+pub(super) struct Unsure {
+    parts: Vec<Part>,
+    pub(super) pins: Pins,
+}
+
+/// The outcome of a way back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TakenBack {
+    /// Bytes that are back in their old blocks, or are no longer in the file.
+    pub(super) back: Bytes,
+    /// Bytes of which it is not sure that the old blocks have them.
+    pub(super) doubtful: Bytes,
+}
+
+impl Unsure {
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    pub(super) fn note(&mut self, range: FileRange, donor: FileOffset, in_memory: InMemory) {
+        self.parts.push(Part {
+            range,
+            donor,
+            in_memory,
+        });
+    }
+
+    /// The lowest place.
+    pub(super) fn start(&self) -> Option<FileOffset> {
+        self.parts.iter().map(|part| part.range.start).min()
+    }
+
+    /// All of it is on the device.
+    pub(super) fn forget(&mut self) {
+        self.parts.clear();
+        self.pins.clear();
+    }
+
+    /// What lies in `range` is on the device.
+    pub(super) fn forget_in(&mut self, range: FileRange) {
+        self.parts.retain(|part| !range.contains(part.range));
+        self.pins.release(range);
+    }
+
+    /// Move everything back to where it was. `is_alone` says that nobody else can have written to the file.
+    pub(super) fn take_back(
+        &mut self,
+        shared: &Shared,
+        target: &Target,
+        donor: &Donor,
+        is_alone: bool,
+    ) -> TakenBack {
+        let mut taken = TakenBack::default();
+        for part in std::mem::take(&mut self.parts).into_iter().rev() {
+            let range = part.range;
+            // A page that was reclaimed is read from the new place, as is one that was pinned and that somebody took out of
+            // the file.
+            let is_kept = match part.in_memory {
+                InMemory::Pinned => is_alone || is_cached(target, range) != Some(false),
+                InMemory::Perhaps => is_cached(target, range) == Some(true),
+                InMemory::Nothing => true,
+            };
+            let back = move_back(shared, target, donor, &part);
+            taken.back += back;
+            // Of data that nobody changed, the old blocks have the same bytes, and an error changes nothing about that.
+            let written = write_and_wait(&target.file, range.start.get(), range.len.get());
+            let doubtful = match part.in_memory {
+                InMemory::Nothing => Bytes::ZERO,
+                _ if is_kept && (is_alone || written.is_ok()) => range.len.saturating_sub(back),
+                _ => range.len,
+            };
+            // Behind the end there is nothing left to lose.
+            taken.doubtful += doubtful.min(Bytes(size(target).saturating_sub(range.start.get())));
+        }
+        self.pins.clear();
+        taken
+    }
+}
+
+/// Whether all pages of a range are cached, up to the end of the file; `None` where the kernel does not say.
+fn is_cached(target: &Target, range: FileRange) -> Option<bool> {
+    let file = FileRange::new(0, size(target));
+    let range = range.intersect(file).align_outward(page());
+    let cached = cached_pages(&target.file, range)?;
+    Some(cached == range.len.div_ceil(page()))
+}
+
+fn size(target: &Target) -> u64 {
+    target.file.metadata().map_or(0, |status| status.len())
+}
+
+/// Returns the bytes that are back in their old blocks, or are no longer in the file.
+fn move_back(shared: &Shared, target: &Target, donor: &Donor, part: &Part) -> Bytes {
+    let block = target.block_size.get();
+    let Part {
+        range,
+        donor: place,
+        ..
+    } = *part;
+    let (mut back, mut busy) = (Bytes::ZERO, 0);
+    while back < range.len {
+        let outcome = move_extents(
+            &target.file,
+            &donor.file,
+            (range.start + back).get() / block,
+            (place + donor.base + back).get() / block,
+            (range.len - back).get() / block,
+        );
+        let errno = match &outcome.result {
+            Ok(()) => return range.len,
+            Err(error) => Errno::from_io_error(error),
+        };
+        back += Bytes(outcome.moved_blocks.saturating_mul(block)).min(range.len - back);
+        match errno {
+            // Nothing of it is there any more.
+            Some(Errno::NODATA) => return range.len,
+            Some(Errno::INVAL) if size(target) <= (range.start + back).get() => return range.len,
+            // Its pages are free for another move once the journal is committed.
+            Some(Errno::BUSY) if busy < MAX_BUSY => {
+                busy += 1;
+                let _ = shared.commit(target);
+            }
+            _ => break,
+        }
+    }
+    back
+}
