@@ -26,7 +26,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indef_core::SkipReason;
+use indef_core::{
+    SkipReason,
+    layout::{Extent, ExtentFlags},
+};
 use linux_abi::{
     cache::{cachestat, start_writeback, write_and_wait},
     ext4::move_extents,
@@ -44,6 +47,7 @@ use super::{
 use crate::{
     CacheRecord, Moved, NotTakenBack, Refusal, Target,
     cache::{READ_PIECE, cached_pages, drop_clean, page, read_ahead},
+    map,
     survey::Survey,
 };
 
@@ -161,7 +165,7 @@ impl<'a> DonorPiece<'a> {
         };
         let (donor, unwritten) = (segment.donor, segment.unwritten);
         let mut in_memory = InMemory::Nothing;
-        if !unwritten {
+        if !unwritten || self.has_data(part, mapper)? {
             let Some(kept) = self.keep_in_memory(part)? else {
                 return Ok(());
             };
@@ -171,6 +175,13 @@ impl<'a> DonorPiece<'a> {
         let passed = self.move_part(part, donor, in_memory, moved)?;
         self.pass(passed);
         Ok(())
+    }
+
+    /// Whether somebody has written to a range that was unwritten.
+    fn has_data(&self, part: FileRange, mapper: &mut Mapper) -> Result<bool, Refusal> {
+        let layout = map(&self.target.file, &self.target.path, part, false, mapper)?;
+        let is_data = |extent: Extent| !extent.flags.contains(ExtentFlags::UNWRITTEN);
+        Ok(layout.clipped(part).any(is_data))
     }
 
     /// Wait until a part is in memory, and let it stay there until it is on the device in its new place: should that fail, the

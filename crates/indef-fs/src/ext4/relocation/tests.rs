@@ -345,3 +345,37 @@ fn loop_what_another_worker_was_told_of_is_taken_back_after_the_commit() {
     assert_eq!(fragments(&target.file), all);
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
+
+/// Unwritten blocks only change places; what was written to them since the look at the file is data like any other.
+#[test]
+fn loop_what_was_unwritten_at_the_last_look_is_moved_as_data() {
+    let Some(scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    let unwritten = Segment::Unwritten {
+        len: LEN,
+        piece: Bytes::kib(4),
+    };
+    Shape::new(1).with(unwritten).make(&path).unwrap();
+    let other = open(&path);
+    let (at, bytes) = (100 * PAGE, [1; 3 * PAGE as usize]);
+    let write = |_: &mut Ext4Relocation<'_>| {
+        other.write_all_at(&bytes, at).unwrap();
+        other.sync_all().unwrap();
+        drop_clean(&other, FileRange::new(0, LEN.get()));
+    };
+    let (moved, done) = move_with(&path, |_| (), write, |_, _| ());
+    done.unwrap();
+    assert!(moved.host_written >= Bytes(bytes.len() as u64), "{moved:?}");
+    let mut now = [0; 5 * PAGE as usize];
+    other.read_exact_at(&mut now, at - PAGE).unwrap();
+    let page = PAGE as usize;
+    assert_eq!(now[page..][..3 * page], bytes);
+    assert!(
+        now[..page]
+            .iter()
+            .chain(&now[4 * page..])
+            .all(|byte| *byte == 0)
+    );
+}
