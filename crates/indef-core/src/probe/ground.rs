@@ -54,7 +54,26 @@ impl Ground {
         self.place_in_phase(draw, span, None)
     }
 
-    /// The same, as many bytes as the phase after a multiple of the period: (phase, period).
+    /// A place that `span` bytes of one piece follow, among which is any block of such pieces, each as often: pages at
+    /// the ends of a piece count as much as those in its middle.
+    pub(super) fn around(&self, draw: &mut Draw, span: u64) -> Option<u64> {
+        let mut long = self.pieces.iter().filter(|piece| piece.len.0 >= span);
+        let all: u64 = long.clone().map(|piece| piece.len.0 / BLOCK).sum();
+        let mut nth = (all > 0).then(|| draw.below(all))?;
+        long.find_map(|piece| match nth.checked_sub(piece.len.0 / BLOCK) {
+            Some(rest) => {
+                nth = rest;
+                None
+            }
+            None => {
+                let before = (nth * BLOCK).saturating_sub(span / 2 / BLOCK * BLOCK);
+                let last = (piece.len.0 - span) / BLOCK * BLOCK;
+                Some(piece.start.0 + before.min(last))
+            }
+        })
+    }
+
+    /// Any place that `span` bytes of one piece follow, as many bytes as the phase after a multiple of the period: (phase, period).
     pub(super) fn place_in_phase(
         &self,
         draw: &mut Draw,
@@ -105,6 +124,17 @@ mod tests {
             }
         }
         assert_eq!(ground.place(&mut draw, 3 * mib + BLOCK), None);
+        // The first and the last one are as many as blocks are near the ends.
+        let around: Vec<u64> = (0..300)
+            .map(|_| ground.around(&mut draw, 2 * mib + mib / 2).unwrap())
+            .collect();
+        assert!(around.contains(&(8 * mib)) && around.contains(&(8 * mib + mib / 2)));
+        assert!(
+            around
+                .iter()
+                .all(|at| (8 * mib..=8 * mib + mib / 2).contains(at))
+        );
+        assert_eq!(ground.around(&mut draw, 3 * mib + BLOCK), None);
         let period = 96 << 10;
         for _ in 0..200 {
             let phase = Some((8192, period));

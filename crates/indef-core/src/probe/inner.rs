@@ -1,11 +1,21 @@
 //! What is inside of units and between them: where flash pages end, and which units share a channel.
 //!
-//! - **Pages.** A read of two blocks takes a sense more where it crosses from one page of a unit into the next.
-//!   Such reads at all places of a granule, one after the other, show as many of those as the granule has pages,
-//!   less one: where the granule itself ends, the other page is on another unit and is sensed at the same time.
+//! - **Pages.** A read of two blocks takes a sense more than its blocks alone where it crosses from one page of a unit
+//!   into the next. Such reads at all places of a granule show as many of those as the granule has pages, less one:
+//!   where the granule itself ends, the other page is on another unit and is sensed at the same time.
 //! - **Channels.** Two reads on different units are sensed at the same time, and then wait for each other if their
 //!   bytes go over one channel. By how much they do is asked at distances of whole granules, each time beside
-//!   the two reads alone: pages of different speed do not count.
+//!   the two reads alone. Each lies in one page, so that it is on one unit and one channel; for that, the
+//!   beginning of a granule is found first (module `region`).
+//!
+//! All bytes go over one link as well, and who waits there may not wait for the channel. Two kinds of pairs differ in that:
+//!
+//! ```text
+//! (C, L: the time of a page on its channel, and on the link; S: from one request to the next; c, l: of a block)
+//!                       on one channel          on two                                on one, it takes longer by
+//! two whole pages       wait max(C, L)          max(L, S)                             what C is above L and S
+//! a page, then a block  max(L, c) + l           0: the block has passed the page      l at least
+//! ```
 
 use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange};
@@ -13,6 +23,7 @@ use units::{Bytes, FileRange};
 use super::{
     BLOCK, CannotTell, Drive, Halt, Measured, Placement, Prober,
     flow::Channels,
+    region::{Known, Region},
     sample::{Mean, Times},
 };
 
@@ -21,16 +32,24 @@ const SCANS: usize = 8;
 const AGREE: usize = 6;
 /// Blocks of a granule whose places are all tried.
 const MOST_PLACES: u64 = 256;
-/// A place takes a sense longer than its neighbours if it takes so much longer, as a part of what they take on
-/// their unit.
-const A_SENSE: f64 = 1.0 / 3.0;
+/// A place takes a sense longer if it takes so much longer than the place that takes the least, as a part of what its
+/// blocks take on their unit.
+const A_SENSE: f64 = 0.5;
 /// Reads that are longer than a block.
 const LONGER: usize = 96;
-/// Pairs, and at each distance at least.
+/// Reads of which the same are done once more.
+const AGAIN: usize = 96;
+/// Regions whose granules are looked for, and those that have to be found.
+const REGIONS: usize = 8;
+const FOUND: usize = 4;
+/// Pairs of each kind, and at each distance at least; and how many of those have to be of use.
 const PAIRS: usize = 1536;
 const PAIRS_EACH: usize = 32;
+const OF_USE: usize = 8;
 /// Distances at most, in granules.
 const DISTANCES: u64 = 32;
+/// Reads whose pages are sensed in times further apart than this, as a part of the shorter one, do not meet.
+const ALIKE: f64 = 0.15;
 /// Standard errors by which sharing a channel has to show, and the part of a read's time.
 const SHOWS: f64 = 6.0;
 const SHOWS_OF: f64 = 0.02;
@@ -55,43 +74,71 @@ pub struct Inner {
 }
 
 impl<D: Drive> Prober<'_, D> {
-    /// Pages and channels. `outside` is the part of a read's time that its unit is not busy for, in nanoseconds.
+    /// Pages and channels.
     pub(super) fn inner(
         &mut self,
         placement: Placement,
-        outside: f64,
+        known: Known,
     ) -> Result<Measured<Inner>, Halt<D::Error>> {
-        let page = self.page(placement, outside)?;
-        // Half a page: most reads do not cross into another one, and much goes over the channel.
-        let len = (page.0 / 2 / BLOCK * BLOCK).max(BLOCK);
-        let alone = self.per_byte(len)?;
-        // Whatever waits for longer than for all of the other's bytes waits for a unit: both crossed into one.
-        let most = alone.map_or(f64::MAX, |alone| 1.5 * alone * len as f64);
-        let waits = self.waits(placement, len, most)?;
-        let bytes_ns = alone.unwrap_or(0.0) * len as f64;
-        let Shared {
-            channels,
-            wait,
-            beside,
-        } = Shared::of(placement, &waits, bytes_ns)?;
-        let link_ns = (beside / len as f64).max(0.0);
-        let transfer_ns = match channels.count < placement.units {
-            // The link has carried the first one's bytes meanwhile.
-            true => (beside + wait.value) / on_one_channel(placement, channels, len),
-            false => (alone.unwrap_or(0.0) - link_ns).max(0.0),
+        // The drive may have been busy when single reads were timed.
+        let known = Known {
+            outside: known.outside.min(self.alone_again(known)? - known.service),
+            ..known
         };
+        let page = self.page(placement, known)?;
+        // Half a page: most reads do not cross into another one, and much goes over the channel.
+        let alone = self.per_byte((page.0 / 2 / BLOCK * BLOCK).max(BLOCK))?;
+        let mut regions = Vec::new();
+        for _ in 0..REGIONS {
+            regions.extend(self.region(placement, known)?);
+        }
+        if regions.len() < FOUND {
+            return Err(CannotTell::Irregular.into());
+        }
+        let mut waits = |second| self.waits(placement, &regions, [page.0, second], alone);
+        let (pages, block) = (waits(page.0)?, waits(BLOCK)?);
+        let per_byte = alone.unwrap_or(0.0);
+        let shared = Shared::of(placement, page, per_byte, [&pages, &block])?;
+        let whole = page.0 as f64;
+        let link_ns = (shared.beside / whole).max(0.0);
+        let transfer_ns = match shared.by_pages {
+            // The link has carried the first one's bytes meanwhile.
+            true => (shared.beside + shared.wait.value) / whole,
+            false => (per_byte - link_ns).max(0.0),
+        };
+        let (error, wait) = (shared.wait.error, shared.wait.value);
         Ok(Measured {
             value: Inner {
                 page,
-                channels,
+                channels: shared.channels,
                 transfer_ns,
                 link_ns,
             },
-            confidence: (1.0 - 2.0 * wait.error / wait.value.max(1e-9)).clamp(0.0, 1.0),
+            confidence: (1.0 - 2.0 * error / wait.max(1e-9)).clamp(0.0, 1.0),
         })
     }
 
-    fn page(&mut self, placement: Placement, outside: f64) -> Result<Bytes, Halt<D::Error>> {
+    /// The time of a read alone; none where it is shorter once more, as what follows reads the same places again. A drive
+    /// may keep in a cache what was read.
+    fn alone_again(&mut self, known: Known) -> Result<f64, Halt<D::Error>> {
+        let (mut quicker, mut alone) = (Times::default(), Times::default());
+        for _ in 0..AGAIN {
+            let read = [FileRange::new(self.place(BLOCK)?, BLOCK)];
+            let (one, other) = (self.time(&read, 1)?, self.time(&read, 1)?);
+            quicker.push(one - other);
+            alone.push(one);
+        }
+        let alone = alone.all().value;
+        match quicker.quantile(0.5) < known.service / 4.0 {
+            true => Ok(alone),
+            false => Err(CannotTell::Noise {
+                percent: 100.0 * quicker.quantile(0.5) / alone.max(1.0),
+            }
+            .into()),
+        }
+    }
+
+    fn page(&mut self, placement: Placement, known: Known) -> Result<Bytes, Halt<D::Error>> {
         let granule = placement.granule.0;
         let places = granule / BLOCK;
         if places == 1 {
@@ -102,37 +149,58 @@ impl<D: Drive> Prober<'_, D> {
         }
         let mut counts = Vec::new();
         for _ in 0..SCANS {
-            counts.push(self.crossings(places, outside)?);
+            counts.extend(self.crossings(places, known)?);
         }
         counts.sort_unstable();
-        let middle = counts[SCANS / 2];
+        let Some(&middle) = counts.get(counts.len() / 2) else {
+            return Err(CannotTell::Irregular.into());
+        };
         let agree = counts.iter().filter(|count| **count == middle).count();
-        let page = granule / (middle + 1);
-        match agree >= AGREE && (page * (middle + 1), page % BLOCK) == (granule, 0) {
-            true => Ok(Bytes(page)),
+        match agree >= AGREE {
+            true => Ok(Bytes(granule / (middle + 1))),
             false => Err(CannotTell::Irregular.into()),
         }
     }
 
-    /// The places of one granule, of as many, where two blocks are on different pages of their unit.
-    fn crossings(&mut self, places: u64, outside: f64) -> Result<u64, Halt<D::Error>> {
-        // And a neighbour on each side.
-        let first = self.place((places + 3) * BLOCK)?;
-        let mut order: Vec<u64> = (0..places + 2).collect();
-        self.draw.shuffle(&mut order);
-        let mut times = vec![0.0; order.len()];
-        for nth in order {
-            let read = [FileRange::new(first + nth * BLOCK, 2 * BLOCK)];
-            // The quicker of two: nobody else came in between.
-            let (one, other) = (self.time(&read, 1)?, self.time(&read, 1)?);
-            times[nth as usize] = one.min(other);
-        }
-        let crosses = |near: &&[f64]| {
-            let (before, after) = (near[0], near[2]);
-            let of_unit = (before.min(after) - outside).max(0.0);
-            near[1] - before.max(after) > A_SENSE * of_unit
+    /// The number of places of one granule, of as many, where two blocks are on different pages of their unit; `None`
+    /// where these are not as far from each other as pages of one length are.
+    fn crossings(&mut self, places: u64, known: Known) -> Result<Option<u64>, Halt<D::Error>> {
+        let first = self.place((places + 1) * BLOCK)?;
+        let blocks = self.quickest(first, places + 1, BLOCK)?;
+        let pairs = self.quickest(first, places, 2 * BLOCK)?;
+        let longer = |nth: usize| pairs[nth] - blocks[nth].max(blocks[nth + 1]);
+        let all = 0..places as usize;
+        // At the end of the granule, at least, there is no further sense; and no block is there before itself.
+        let least = all.clone().map(longer).fold(f64::MAX, f64::min).max(0.0);
+        let crosses = |nth: &usize| {
+            let of_unit = blocks[*nth].min(blocks[nth + 1]) - known.outside;
+            // Even the quickest pages take a part of what all take.
+            let of_unit = of_unit.max(known.service / 4.0);
+            longer(*nth) - least > A_SENSE * of_unit
         };
-        Ok(times.windows(3).filter(crosses).count() as u64)
+        let crossing: Vec<u64> = all.filter(crosses).map(|nth| nth as u64).collect();
+        let pages = crossing.len() as u64 + 1;
+        let page = places / pages;
+        let in_step = crossing
+            .iter()
+            .all(|nth| nth.abs_diff(crossing[0]).is_multiple_of(page.max(1)));
+        Ok((pages * page == places && in_step).then_some(pages - 1))
+    }
+
+    /// The times of reads that begin at so many consecutive blocks: of each the quickest of three, between which the
+    /// others are read. What disturbs one of them is over by then.
+    fn quickest(&mut self, first: u64, count: u64, len: u64) -> Result<Vec<f64>, Halt<D::Error>> {
+        let mut order: Vec<u64> = (0..count).collect();
+        let mut times = vec![f64::MAX; order.len()];
+        for _ in 0..3 {
+            self.draw.shuffle(&mut order);
+            for nth in &order {
+                let read = [FileRange::new(first + nth * BLOCK, len)];
+                let time = self.time(&read, 1)?;
+                times[*nth as usize] = times[*nth as usize].min(time);
+            }
+        }
+        Ok(times)
     }
 
     /// The time by which each byte makes a read within a page longer; `None` where a page has no more than a block.
@@ -150,32 +218,50 @@ impl<D: Drive> Prober<'_, D> {
         Ok(Some((longer.quantile(0.5) / (len - BLOCK) as f64).max(0.0)))
     }
 
-    /// By how much two reads wait for each other, at distances of 1, 2, … granules, and not for longer than `most`.
+    /// By how much two reads of these lengths wait for each other, at distances of 1, 2, … granules.
     fn waits(
         &mut self,
         placement: Placement,
-        len: u64,
-        most: f64,
+        regions: &[Region],
+        [first, second]: [u64; 2],
+        per_byte: Option<f64>,
     ) -> Result<Waits, Halt<D::Error>> {
-        let mut granules: Vec<u64> = (1..=DISTANCES.min(u64::from(placement.units) / 2)).collect();
-        let mut waits = vec![Times::default(); granules.len()];
+        let granule = placement.granule.0;
+        let mut distances: Vec<u64> = (1..=DISTANCES.min(u64::from(placement.units) / 2)).collect();
+        let mut waits = vec![Times::default(); distances.len()];
         let mut alone = Times::default();
-        for _ in 0..(PAIRS / granules.len().max(1)).max(PAIRS_EACH) {
-            self.draw.shuffle(&mut granules);
-            for distance in &granules {
-                let apart = distance * placement.granule.0;
-                let place = self.place(apart + len)?;
-                let reads = [place, place + apart].map(|at| FileRange::new(at, len));
+        // Whatever waits for longer than for all of the other's bytes waits for somebody else.
+        let most = per_byte.map_or(f64::MAX, |each| 1.5 * each * first as f64);
+        let of_length = per_byte.unwrap_or(0.0) * (first - second) as f64;
+        let rounds = (PAIRS / distances.len().max(1)).max(PAIRS_EACH);
+        for round in 0..rounds {
+            let region = &regions[round % regions.len()];
+            self.draw.shuffle(&mut distances);
+            for distance in &distances {
+                let Some(room) = region.granules.checked_sub(*distance).filter(|it| *it > 0) else {
+                    return Err(CannotTell::NoGround.into());
+                };
+                // One granule after the other, so that units of all places among those of their channel count alike.
+                let nth = (round / regions.len()) as u64 % room;
+                let place = region.first + nth * granule + self.draw.below(granule / first) * first;
+                let reads = [
+                    FileRange::new(place, first),
+                    FileRange::new(place + distance * granule, second),
+                ];
                 let together = self.time(&reads, 2)?;
                 let [one, other] = reads;
-                let longer = self.time(&[one], 1)?.max(self.time(&[other], 1)?);
-                alone.push(longer);
-                // Whatever takes longer still has waited for somebody else.
-                let wait = (together - longer).clamp(-longer, longer);
-                if wait <= most {
+                let (one, other) = (self.time(&[one], 1)?, self.time(&[other], 1)?);
+                alone.push(one.max(other));
+                let apart = (one - other - of_length).abs();
+                let wait = together - one.max(other);
+                if apart <= ALIKE * one.min(other) && wait.abs() <= most {
                     waits[*distance as usize - 1].push(wait);
                 }
             }
+        }
+        if waits.iter().any(|times| times.count() < OF_USE) {
+            let percent = alone.scatter() * 100.0;
+            return Err(CannotTell::Noise { percent }.into());
         }
         Ok(Waits {
             means: waits.iter().map(|times| times.mean(f64::MAX)).collect(),
@@ -184,28 +270,40 @@ impl<D: Drive> Prober<'_, D> {
     }
 }
 
-/// The bytes that two reads of `len` at any place have on one channel, if their units share it, at most: on average.
-fn on_one_channel(placement: Placement, channels: Channels, len: u64) -> f64 {
-    let granule = placement.granule.0;
-    let mut bytes = 0;
-    for unit in 0..placement.units {
-        let next = (unit + 1) % placement.units;
-        let is_same = channels.of(unit) == channels.of(next);
-        for place in (0..granule).step_by(BLOCK as usize) {
-            let here = len.min(granule - place);
-            bytes += match is_same {
-                true => len,
-                false => here.max(len - here),
-            };
-        }
-    }
-    bytes as f64 / (u64::from(placement.units) * (granule / BLOCK)) as f64
-}
-
-/// Mean waits of pairs, by distance in granules, and the usual time of one of them alone.
+/// Mean waits of pairs, by distance in granules, and the usual time of the longer one alone.
 struct Waits {
     means: Vec<Mean>,
     alone: f64,
+}
+
+impl Waits {
+    fn error(&self) -> f64 {
+        self.means.iter().map(|mean| mean.error).fold(0.0, f64::max)
+    }
+
+    /// A difference that is none of chance.
+    fn shows(&self) -> f64 {
+        (SHOWS * self.error()).max(SHOWS_OF * self.alone)
+    }
+
+    /// Between the shortest and the longest.
+    fn contrast(&self) -> f64 {
+        let values = self.means.iter().map(|mean| mean.value);
+        let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| {
+            (low.min(value), high.max(value))
+        });
+        (high - low).max(0.0)
+    }
+
+    /// A difference that chance may hide.
+    fn hidden(&self) -> f64 {
+        self.contrast() + SHOWS * self.error()
+    }
+
+    fn center(&self) -> f64 {
+        let sum: f64 = self.means.iter().map(|mean| mean.value).sum();
+        sum / self.means.len().max(1) as f64
+    }
 }
 
 /// Units that share channels.
@@ -214,43 +312,34 @@ struct Shared {
     channels: Channels,
     /// Two reads on one channel wait so much longer than others.
     wait: Mean,
-    /// Others wait so long.
+    /// Two whole pages on different channels wait so long.
     beside: f64,
+    /// Whether two whole pages show the channels.
+    by_pages: bool,
 }
 
 impl Shared {
-    /// The channels that explain these waits, of reads whose bytes take so long: one for each unit where no distance
-    /// differs.
-    fn of(placement: Placement, waits: &Waits, bytes_ns: f64) -> Result<Self, CannotTell> {
-        let means = &waits.means;
-        let error = means.iter().map(|mean| mean.error).fold(0.0, f64::max);
-        let values = means.iter().map(|mean| mean.value);
-        let shows = (SHOWS * error).max(SHOWS_OF * waits.alone);
-        let (low, high) = values
-            .clone()
-            .fold((f64::MAX, f64::MIN), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
-        let center = values.clone().sum::<f64>() / means.len().max(1) as f64;
-        if high - low < shows {
-            // Noise may hide them.
-            if bytes_ns < 2.0 * shows && bytes_ns > LITTLE * waits.alone {
-                let percent = shows / waits.alone.max(1.0) * 100.0;
-                return Err(CannotTell::Noise { percent });
-            }
-            return Ok(Self {
-                channels: Channels {
-                    run: 1,
-                    count: placement.units,
-                },
-                wait: Mean::default(),
-                beside: center,
-            });
+    /// The channels that explain these waits, of two pages and of a page and a block, where each byte makes a read so
+    /// much longer: one for each unit where no distance differs.
+    fn of(
+        placement: Placement,
+        page: Bytes,
+        per_byte: f64,
+        [pages, block]: [&Waits; 2],
+    ) -> Result<Self, CannotTell> {
+        let clear = |waits: &Waits| waits.contrast() / waits.shows().max(1e-9);
+        let by_pages = clear(pages) >= clear(block);
+        let waits = if by_pages { pages } else { block };
+        if clear(waits) < 1.0 {
+            return Self::none(placement, page, per_byte, [pages, block]);
         }
-        let all = values.map(|value| (value - center).powi(2)).sum::<f64>();
-        let mut fits: Vec<(f64, Self)> = candidates(placement.units)
+        let means = &waits.means;
+        let (error, center) = (waits.error(), waits.center());
+        let all = means.iter().map(|mean| (mean.value - center).powi(2));
+        let all = all.sum::<f64>();
+        let mut fits: Vec<(f64, Fit)> = candidates(placement.units)
             .filter_map(|channels| fit(placement.units, channels, means))
-            .filter(|(_, shared)| shared.wait.value > 0.0)
+            .filter(|(_, fit)| fit.wait.value > 0.0)
             .collect();
         fits.sort_by(|a, b| a.0.total_cmp(&b.0));
         let Some(&(left, best)) = fits.first() else {
@@ -258,10 +347,51 @@ impl Shared {
         };
         let next = fits.get(1).map_or(f64::MAX, |fit| fit.0);
         let is_clear = next - left > (CLEAR * error).powi(2).max(left);
-        match left <= UNEXPLAINED * all && is_clear {
-            true => Ok(best),
-            false => Err(CannotTell::Irregular),
+        if left > UNEXPLAINED * all || !is_clear {
+            return Err(CannotTell::Irregular);
         }
+        let beside = match by_pages {
+            true => best.beside,
+            // The channel adds nothing to what they wait for the link.
+            false => pages.center(),
+        };
+        Ok(Self {
+            channels: best.channels,
+            wait: best.wait,
+            beside,
+            by_pages,
+        })
+    }
+
+    /// No units share any, unless the difference may be too small to show.
+    fn none(
+        placement: Placement,
+        page: Bytes,
+        per_byte: f64,
+        [pages, block]: [&Waits; 2],
+    ) -> Result<Self, CannotTell> {
+        let (whole, one) = (page.0 as f64, BLOCK as f64);
+        let beside = pages.center();
+        let link = (beside / whole).clamp(0.0, per_byte);
+        // Had the pages shared a channel, they would wait so much longer; and so would the block.
+        let of_pages = (per_byte - link) * whole - beside;
+        let of_block = link * one;
+        // Half of the pairs do at some distance, at least: of two units on a channel, one has the other next to it.
+        let excludes = |waits: &Waits, longer: f64| longer / 2.0 >= 2.0 * waits.hidden();
+        let shows = excludes(pages, of_pages) || excludes(block, of_block);
+        if !shows && per_byte * whole > LITTLE * pages.alone {
+            let percent = pages.hidden() / pages.alone.max(1.0) * 100.0;
+            return Err(CannotTell::Noise { percent });
+        }
+        Ok(Self {
+            channels: Channels {
+                run: 1,
+                count: placement.units,
+            },
+            wait: Mean::default(),
+            beside,
+            by_pages: false,
+        })
     }
 }
 
@@ -273,8 +403,16 @@ fn candidates(units: u32) -> impl Iterator<Item = Channels> {
     all.filter(move |channels| channels.are_possible(units))
 }
 
+/// The waits on one of these channels, longer by `wait`, and on different ones.
+#[derive(Clone, Copy, Debug)]
+struct Fit {
+    channels: Channels,
+    wait: Mean,
+    beside: f64,
+}
+
 /// The squares that these channels leave unexplained, and the wait on one of them: the least squares.
-fn fit(units: u32, channels: Channels, means: &[Mean]) -> Option<(f64, Shared)> {
+fn fit(units: u32, channels: Channels, means: &[Mean]) -> Option<(f64, Fit)> {
     let share = |distance: u32| {
         let on_one = |unit: &u32| channels.of(*unit) == channels.of((unit + distance) % units);
         (0..units).filter(on_one).count() as f64 / f64::from(units)
@@ -294,12 +432,12 @@ fn fit(units: u32, channels: Channels, means: &[Mean]) -> Option<(f64, Shared)> 
         .map(|(share, other)| (other - wait * share).powi(2))
         .sum();
     let error = means.iter().map(|mean| mean.error).fold(0.0, f64::max) / squares.sqrt();
-    let shared = Shared {
+    let fit = Fit {
         channels,
         wait: Mean { value: wait, error },
         beside: wait_mean - wait * share_mean,
     };
-    Some((left, shared))
+    Some((left, fit))
 }
 
 #[cfg(test)]
@@ -357,7 +495,12 @@ mod tests {
         }
 
         fn inner(&mut self, seed: u64) -> Result<Inner, CannotTell> {
-            let (placement, outside) = (self.placement, self.flow.host_ns);
+            let placement = self.placement;
+            let known = Known {
+                outside: self.flow.host_ns,
+                further: self.flow.submit_ns,
+                service: self.flow.sense_ns,
+            };
             let mut prober = Prober {
                 drive: self,
                 ground: Ground::new([FileRange::new(0, 256 << 20)]),
@@ -365,7 +508,7 @@ mod tests {
                 limit: Nanos(1),
                 differing: None,
             };
-            match prober.inner(placement, outside) {
+            match prober.inner(placement, known) {
                 Ok(told) => Ok(told.value),
                 Err(Halt::Cannot(why)) => Err(why),
                 Err(Halt::Failed(never)) => match never {},

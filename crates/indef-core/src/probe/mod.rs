@@ -25,7 +25,7 @@
 //! - **Times** (`speed`). Reads in a chain on one unit give its service time; sweeps over depths and sizes
 //!   give latency, bandwidth, and the points from which more does not help (knees).
 //! - **Pages and channels** (`inner`). Reads across the places of a granule show where flash pages end, pairs of
-//!   longer ones which units share a channel.
+//!   longer ones which units share a channel (`region` finds where granules begin near some place).
 //!
 //! Every answer is a [`Told`]: a value with a confidence, or the reason why it cannot be told. A wrong
 //! number is worse than none, so each step needs evidence of its own and the first that lacks it ends the
@@ -40,6 +40,7 @@ mod inner;
 mod longer;
 mod pairs;
 mod predict;
+mod region;
 mod sample;
 mod speed;
 mod stripe;
@@ -55,6 +56,7 @@ pub use ground::{Ground, SHORTEST_PIECE};
 pub use inner::Inner;
 pub use longer::Longer;
 pub use predict::ReadModel;
+use region::Known;
 pub use verdict::Verdict;
 
 /// The read that is counted in: the block of the usual file systems.
@@ -357,6 +359,11 @@ impl<D: Drive> Prober<'_, D> {
         let place = self.ground.place(&mut self.draw, span);
         place.ok_or(CannotTell::NoGround)
     }
+
+    fn around(&mut self, span: u64) -> Result<u64, CannotTell> {
+        let place = self.ground.around(&mut self.draw, span);
+        place.ok_or(CannotTell::NoGround)
+    }
 }
 
 /// Find out what the drive is like.
@@ -402,8 +409,13 @@ pub fn probe<D: Drive>(drive: &mut D, ask: ProbeTerms) -> Result<Findings, D::Er
     if let (Ok(placement), Ok(latency), Ok(service)) =
         (findings.placement, findings.latency, findings.service)
     {
-        let outside = latency.value.0.saturating_sub(service.value.0) as f64;
-        findings.inner = told(prober.inner(placement.value, outside))?;
+        let further = findings.per_request.map_or(0.0, |told| told.value.0 as f64);
+        let known = Known {
+            outside: latency.value.0.saturating_sub(service.value.0) as f64,
+            further,
+            service: service.value.0 as f64,
+        };
+        findings.inner = told(prober.inner(placement.value, known))?;
     }
     Ok(findings)
 }

@@ -27,14 +27,14 @@ impl Times {
         Mean::of(self.0.iter().map(|ns| ns.min(cap)))
     }
 
-    /// The mean, with times far above the median cut.
-    pub(super) fn ordinary(&self) -> Mean {
-        self.mean(1.6 * self.quantile(0.5))
-    }
-
     /// The mean, without the slowest hundredth: of reads that differ by where they are.
     pub(super) fn all(&self) -> Mean {
         self.mean(self.quantile(0.99))
+    }
+
+    /// Their number.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// The mean of the middle half.

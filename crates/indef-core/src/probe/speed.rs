@@ -13,6 +13,9 @@ const SINGLES: u64 = 192;
 const SCATTER: f64 = 1.5;
 /// Unless three of four that are of one place are no further apart than this.
 const ALIKE: f64 = 0.2;
+/// The part of the median by which the slowest tenth of single reads is slower than the quickest tenth, where pages may
+/// differ by more than a collision costs.
+const DIFFERING: f64 = 0.4;
 /// Reads at a time.
 const DEPTHS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Reads at a time where that is not what is asked: FAST'24's Figure 8 has as many.
@@ -26,7 +29,7 @@ const WINDOW: u64 = 16;
 /// Reads of a chain.
 pub(super) const CHAIN: u64 = 8;
 /// Repetitions of all of these, until the relative standard error is as good.
-const MORE: usize = 6;
+const MORE: usize = 12;
 const GOOD: f64 = 0.02;
 /// The part of the highest rate from which more does not count.
 const KNEE: f64 = 0.9;
@@ -40,8 +43,10 @@ const WORTHLESS: f64 = 0.25;
 pub(super) struct Single {
     pub(super) latency: Told<Nanos>,
     pub(super) mean: f64,
-    /// How far apart the quarters are, as a part of the median.
-    pub(super) scatter: f64,
+    /// Whether they differ by more than a collision may cost.
+    pub(super) differs: bool,
+    /// Whether they do so by the places alone: pages of different speed.
+    pub(super) by_place: bool,
     /// No pair that only waits for itself takes longer.
     pub(super) cap: f64,
 }
@@ -180,7 +185,9 @@ impl<D: Drive> Prober<'_, D> {
             return Err(CannotTell::Instant.into());
         }
         let scatter = times.scatter();
-        if scatter > SCATTER && !self.is_by_place(median)? {
+        let differs = times.quantile(0.9) - times.quantile(0.1) > DIFFERING * median;
+        let by_place = differs && self.is_by_place(median)?;
+        if scatter > SCATTER && !by_place {
             return Err(CannotTell::Noise {
                 percent: scatter * 100.0,
             }
@@ -192,7 +199,8 @@ impl<D: Drive> Prober<'_, D> {
         Ok(Single {
             latency: time(mean),
             mean: mean.value,
-            scatter,
+            differs,
+            by_place,
             cap,
         })
     }
@@ -319,14 +327,17 @@ impl<D: Drive> Prober<'_, D> {
     fn chain(&mut self, placement: Placement, len: u64) -> Result<Mean, Halt<D::Error>> {
         let stripe = placement.stripe().0;
         let window = self.window(stripe)?;
+        let slowest = self.slowest(len)?;
         let mut of = |count: u64| {
             self.bursts(CHAINS, move |prober| {
-                let first = prober.place(window * stripe + len)?;
+                let first = prober.around(window * stripe + len)?;
                 let stripes = prober.stripes(window, count);
                 let read = |nth| FileRange::new(first + nth * stripe, len);
                 Ok(stripes.into_iter().map(read).collect())
             })
         };
+        // All of a chain may be slow pages, and takes no longer by itself than one after the other.
+        let mean = |times: &Times, count: u64| times.mean(count as f64 * slowest);
         let further = (CHAIN - CHAIN / 2) as f64;
         let (mut half, mut whole) = (Times::default(), Times::default());
         // Pages of different speed take more of them.
@@ -334,7 +345,7 @@ impl<D: Drive> Prober<'_, D> {
         for _ in 0..MORE {
             half.extend(&of(CHAIN / 2)?);
             whole.extend(&of(CHAIN)?);
-            let (half, whole) = (half.ordinary(), whole.ordinary());
+            let (half, whole) = (mean(&half, CHAIN / 2), mean(&whole, CHAIN));
             each = Mean {
                 value: (whole.value - half.value) / further,
                 error: whole.error.hypot(half.error) / further,
@@ -344,6 +355,14 @@ impl<D: Drive> Prober<'_, D> {
             }
         }
         Ok(each)
+    }
+
+    /// The time of one read of a slow page alone: none takes longer by itself.
+    fn slowest(&mut self, len: u64) -> Result<f64, Halt<D::Error>> {
+        let times = self.bursts(CHAINS, |prober| {
+            Ok(vec![FileRange::new(prober.place(len)?, len)])
+        })?;
+        Ok(1.1 * times.quantile(0.95))
     }
 
     /// The time for which a read keeps its unit busy.

@@ -40,9 +40,6 @@ const FITTED: u64 = 24;
 const TIMES: usize = 12;
 /// Searches, where one ends in something irregular.
 const TRIES: usize = 3;
-/// Single reads whose quarters are further apart than this, as a part of the median, may be of pages that
-/// differ by more than a collision costs.
-const DIFFERING: f64 = 0.4;
 /// Multiples of the stripe at which the result has to hold.
 const MULTIPLES: [u64; 4] = [2, 3, 4, 5];
 /// The relative error of that, to which pairs are taken.
@@ -84,24 +81,27 @@ impl<D: Drive> Prober<'_, D> {
         &mut self,
         single: &Single,
     ) -> Result<Measured<Placement>, Halt<D::Error>> {
-        let found = self.placement_by_tries(single);
-        let may_differ = matches!(
-            found,
-            Err(Halt::Cannot(
-                CannotTell::Irregular | CannotTell::NoContrast { .. }
-            ))
-        );
-        if !may_differ || single.scatter < DIFFERING {
-            return found;
+        let beside_alone = Some(single.mean);
+        let ways = match (single.by_place, single.differs) {
+            (true, _) => vec![beside_alone, None],
+            // What a drive keeps in a cache it has read alone in no time, and others' load hits each read for itself.
+            (false, true) => vec![None, beside_alone],
+            (false, false) => vec![None],
+        };
+        let mut why_not = CannotTell::TimeUp;
+        for way in ways {
+            self.differing = way;
+            let found = self.placement_by_tries(single);
+            self.differing = None;
+            let Err(Halt::Cannot(why)) = found else {
+                return found;
+            };
+            // The other way may find nothing for its own reasons.
+            if way.is_none() {
+                why_not = why;
+            }
         }
-        self.differing = Some(single.mean);
-        let again = self.placement_by_tries(single);
-        self.differing = None;
-        match again {
-            Ok(_) | Err(Halt::Failed(_)) => again,
-            // What a drive keeps in a cache it has read alone in no time, so this shows nothing new.
-            Err(Halt::Cannot(_)) => found,
-        }
+        Err(why_not.into())
     }
 
     fn placement_by_tries(

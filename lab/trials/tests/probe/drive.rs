@@ -100,8 +100,22 @@ impl Modelled {
         self.finish(&Command::Flush);
         // Nothing takes longer than some erases and programs.
         self.now += 1_000_000_000;
+        self.begin();
+    }
+
+    /// The probe begins now.
+    pub(crate) fn begin(&mut self) {
         self.settle();
         self.began = self.now;
+    }
+
+    /// Without others from now on, once it has done what they asked for.
+    pub(crate) fn alone(mut self) -> Self {
+        self.next_other = u64::MAX;
+        self.others = Others::default();
+        self.now += 1_000_000_000;
+        self.settle();
+        self
     }
 
     pub(crate) fn write_one(&mut self, offset: u64, len: u64) {
@@ -202,5 +216,12 @@ impl Drive for Modelled {
 
     fn elapsed(&self) -> Nanos {
         Nanos(self.now - self.began)
+    }
+}
+
+impl Modelled {
+    /// The time that the probe took.
+    pub(crate) fn seconds(&self) -> f64 {
+        (self.now - self.began) as f64 / 1e9
     }
 }

@@ -1,7 +1,7 @@
 //! The built-in profiles with other dies, granules and times: what a probe has to find out.
 
 use flash_model::{Profile, Value};
-use indef_core::probe::Placement;
+use indef_core::probe::{Channels, Placement};
 use units::{Bytes, Nanos};
 use workloads::Numbers;
 
@@ -13,6 +13,16 @@ pub(crate) struct Varied {
     pub(crate) truth: Placement,
     /// A unit is busy for this long with 4 KiB, by the profile; `None` where it depends on the place.
     pub(crate) service: Option<Nanos>,
+    /// One flash page of a unit.
+    pub(crate) page: Bytes,
+    /// The units on each channel; `None` where bytes take no time there.
+    pub(crate) channels: Option<Channels>,
+}
+
+/// A profile as it is.
+pub(crate) fn shipped(name: &str) -> Varied {
+    let text = Profile::builtin_text(name).expect("built in").to_owned();
+    with_truth(text, 0)
 }
 
 /// A profile, changed by a seed.
@@ -23,6 +33,25 @@ pub(crate) fn varied(name: &str, seed: u64) -> Varied {
 /// The same, with a cache for pages that were read.
 pub(crate) fn cached(name: &str, seed: u64, cache_kib: u64) -> Varied {
     changed(name, seed, cache_kib, [[2, 3, 4, 8], [1, 2, 3, 4]])
+}
+
+/// The same, with a write cache that a power cut does not hurt: a flush waits for nothing.
+pub(crate) fn with_write_cache(name: &str, seed: u64, mib: u32) -> Varied {
+    let mut text = varied(name, seed).text;
+    set_after(&mut text, "[buffer]", "size", |_| f64::from(mib));
+    for (from, to) in [("\"KiB\"", "\"MiB\""), ("value = false", "value = true")] {
+        let key = if from.starts_with('"') {
+            "\nsize = "
+        } else {
+            "\nprotected = "
+        };
+        let begins = text.find("[buffer]").expect("it is there");
+        let at = begins + text[begins..].find(key).expect("it is there") + 1;
+        let end = at + text[at..].find('\n').unwrap_or(text.len() - at);
+        let line = text[at..end].replace(from, to);
+        text.replace_range(at..end, &line);
+    }
+    with_truth(text, 0)
 }
 
 /// A profile changed by a seed to numbers of channels and dies that [`varied`] does not have.
@@ -64,11 +93,27 @@ fn changed(name: &str, seed: u64, cache_kib: u64, numbers_of: [[u32; 4]; 2]) -> 
         set(&mut text, read, |value| round(value * slower));
     }
     set_after(&mut text, "[zones]", "dies", |_| 1.0);
-    let profile = Profile::parse("varied", &text).expect("only values were changed");
+    with_truth(text, cache_kib)
+}
+
+/// What a probe has to find out of a profile.
+fn with_truth(text: String, cache_kib: u64) -> Varied {
+    let profile = Profile::parse("varied", &text).expect("only values are changed");
     let geometry = *profile.geometry();
-    let (granule, units) = match planes_apart {
-        true => (geometry.page, geometry.dies() * geometry.planes),
-        false => (geometry.unit, geometry.dies()),
+    let planes_apart = flag(&profile, "flash.independent_planes");
+    // Units of a die are on one channel, the next die is on the next channel.
+    let (granule, of_die, page) = match planes_apart {
+        true => (geometry.page, geometry.planes, geometry.page),
+        false => (geometry.unit, 1, geometry.program_unit()),
+    };
+    let units = geometry.dies() * of_die;
+    let channels = match transfer_ns(&profile) > 0.0 {
+        // A channel for all of them is as the link.
+        true if geometry.channels > 1 => Some(Channels {
+            run: of_die,
+            count: geometry.channels,
+        }),
+        _ => None,
     };
     let reads = profile
         .parameters()
@@ -93,6 +138,8 @@ fn changed(name: &str, seed: u64, cache_kib: u64, numbers_of: [[u32; 4]; 2]) -> 
         profile,
         text,
         service,
+        page,
+        channels,
     }
 }
 
