@@ -83,7 +83,7 @@ pub struct PredictionsArgs {
 }
 
 /// Percent of the time that each run after a move saved.
-fn saved_pct(before: &[f64], after: &[f64]) -> Vec<f64> {
+pub(super) fn saved_pct(before: &[f64], after: &[f64]) -> Vec<f64> {
     let before = median(before.iter().copied());
     let saved = after.iter().map(|after| (1.0 - after / before) * 100.0);
     saved.collect()
