@@ -163,6 +163,8 @@ pub enum NotEmptied {
     Stays(SkipReason),
     /// It was asked to stop.
     Stopped,
+    /// Somebody else has ended it, which the kernel did as it does for them.
+    Ended,
     /// Another such operation is under way on the file system.
     Busy,
     /// The kernel's error.

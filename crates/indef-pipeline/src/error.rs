@@ -45,6 +45,9 @@ pub enum CannotCompact {
     /// Another operation that the kernel does not do beside this one is under way, or paused.
     #[error("a balance or another operation on its devices is under way")]
     Busy,
+    /// Somebody has ended what the kernel did.
+    #[error("somebody has paused or cancelled the balance that emptied a chunk")]
+    Ended,
     /// Only root may see the space of all files, and move them.
     #[error("only root may make free space whole")]
     NotRoot,

@@ -119,6 +119,9 @@ fn cannot_compact(why: &CannotCompact) -> String {
         CannotCompact::Busy => "the kernel does one thing at a time there, and is at another: a balance, perhaps a paused one, or a \
              device that is added, removed or resized; see `btrfs balance status`, and run again"
             .into(),
+        CannotCompact::Ended => "somebody has paused or cancelled the balance that emptied a chunk, and it was given up; what was \
+             moved stays where it is, run again to go on"
+            .into(),
         CannotCompact::NotRoot => {
             "only root may see the space of all files, and move them out of the way; run as root".into()
         }

@@ -19,7 +19,7 @@ pub(crate) mod holders;
 pub(crate) mod inode_item;
 pub(crate) mod trees;
 
-pub use balance::{cancel_balance, empty_data_chunk};
+pub use balance::{cancel_balance, empty_data_chunk, is_paused_at};
 pub use chunks::{
     BlockGroupKind, Chunk, Stripe, chunks, data_block_groups, each_extent, free_extents, free_runs,
     used,

@@ -104,7 +104,10 @@ impl Emptier for Chunks {
         let why = match Errno::from_io_error(&error) {
             Some(Errno::INPROGRESS) => return Emptying::nothing(NotEmptied::Busy),
             Some(Errno::CANCELED) if stopped => NotEmptied::Stopped,
-            Some(Errno::CANCELED) => NotEmptied::Stays(SkipReason::Changed),
+            Some(Errno::CANCELED) => {
+                self.give_up_paused(part);
+                NotEmptied::Ended
+            }
             // Metadata needs room, too.
             Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoSpace),
             Some(Errno::TXTBSY) => NotEmptied::Stays(SkipReason::SwapFile),
@@ -144,6 +147,18 @@ impl Chunks {
             let done = working.join().unwrap_or_else(|panic| resume_unwind(panic));
             Ok((done, stopped))
         })
+    }
+
+    /// A balance that somebody has paused would be gone on with at the next mount, and no other one could begin before: ours is
+    /// given up, as nobody else knows of it.
+    fn give_up_paused(&self, part: &Part) {
+        let ended = match btrfs::is_paused_at(&self.root, part.address) {
+            Ok(true) => cancel_balance(&self.root),
+            asked => asked.map(drop),
+        };
+        if let Err(error) = ended {
+            tracing::warn!(%error, "a balance of one chunk may be paused");
+        }
     }
 
     /// The bytes of a part that are not in it any more. The kernel first copies all that lies in a chunk, and then has files use

@@ -228,6 +228,7 @@ impl Compactor<'_> {
                     return Ok(None);
                 }
                 Some(NotEmptied::Stopped) => return Ok(Some(why())),
+                Some(NotEmptied::Ended) => return Err(self.cannot(fs, CannotCompact::Ended)),
                 Some(NotEmptied::Busy) => return Err(self.cannot(fs, CannotCompact::Busy)),
                 Some(NotEmptied::Failed(error)) => return Err(self.cannot(fs, error.into())),
             }

@@ -299,6 +299,34 @@ fn loop_a_signal_ends_a_chunk_in_its_midst() {
     scratch.fsck().unwrap();
 }
 
+/// Somebody who pauses or cancels it has ended the run, which leaves no balance behind: one that is paused goes on at the next
+/// mount, and the kernel would refuse all others until then.
+#[test]
+fn loop_a_chunk_that_somebody_pauses_is_given_up() {
+    let Some(mut scratch) = in_small_pieces() else {
+        return;
+    };
+    let bytes = contents(scratch.path());
+    for how in ["pause", "cancel"] {
+        let child = amid_a_chunk(&scratch, "200MiB");
+        btrfs(&["balance", how], scratch.path());
+        let ran = ended(child);
+        assert!(!balances(&scratch), "{how}: one is left");
+        assert_eq!(ran.status, 1, "{how}: {ran:?}");
+        let done = ran.json();
+        assert_eq!(done["ended"], "failed", "{how}: {done}");
+        let error = done["error"].as_str().unwrap();
+        assert!(error.contains("paused or cancelled"), "{how}: {error}");
+        assert!(ran.err.contains(error), "{how}: {}", ran.err);
+        assert_eq!(number(&done, "parts_emptied"), 0, "{how}: {done}");
+        assert!(contents(scratch.path()) == bytes, "{how}");
+    }
+    scratch.remount().unwrap();
+    assert!(!balances(&scratch), "one goes on");
+    assert!(contents(scratch.path()) == bytes);
+    scratch.fsck().unwrap();
+}
+
 /// Who freezes the file system waits for the chunk that the kernel is at, and for no other, unless a signal ends that. The run
 /// goes on when it is thawed.
 #[test]

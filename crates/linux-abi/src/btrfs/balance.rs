@@ -10,8 +10,12 @@ use crate::{abi::AbiItem, ioctl};
 
 /// `BTRFS_BALANCE_DATA`: chunks of data take part.
 const DATA: u64 = 1;
+/// `BTRFS_BALANCE_TYPE_MASK`: with those of system and metadata.
+const KINDS: u64 = 7;
 /// `BTRFS_BALANCE_ARGS_VRANGE`: of these those that have an address in `vstart..vend`.
 const VRANGE: u64 = 1 << 4;
+/// `BTRFS_BALANCE_STATE_RUNNING`.
+const RUNNING: u64 = 1;
 /// `BTRFS_BALANCE_CTL_CANCEL`.
 const CANCEL: libc::c_int = 2;
 
@@ -48,6 +52,35 @@ struct Balance {
     unused: [u64; 72],
 }
 
+impl Filter {
+    /// What it chooses chunks by, as far as this module has it.
+    fn range(&self) -> (u64, u64, u64) {
+        (self.flags, self.vstart, self.vend)
+    }
+}
+
+impl Balance {
+    /// Of the chunk of data at this address.
+    fn of_chunk(start: u64) -> Self {
+        Self {
+            flags: DATA,
+            state: 0,
+            data: Filter {
+                vstart: start,
+                vend: start.saturating_add(1),
+                flags: VRANGE,
+                ..Filter::default()
+            },
+            meta: Filter::default(),
+            sys: Filter::default(),
+            expected: 0,
+            considered: 0,
+            completed: 0,
+            unused: [0; 72],
+        }
+    }
+}
+
 // SAFETY: BTRFS_IOC_BALANCE_V2 is _IOWR(0x94, 32, struct btrfs_ioctl_balance_args); the kernel reads and writes these
 // 1024 bytes, all of which are integers.
 unsafe impl ioctl::IoctlArgument for Balance {
@@ -57,6 +90,16 @@ unsafe impl ioctl::IoctlArgument for Balance {
         32,
         size_of::<Balance>(),
     );
+}
+
+/// The same, told of a balance that is there.
+#[repr(transparent)]
+struct Progress(Balance);
+
+// SAFETY: BTRFS_IOC_BALANCE_PROGRESS is _IOR(0x94, 34, struct btrfs_ioctl_balance_args); the kernel writes these 1024 bytes,
+// all of which are integers.
+unsafe impl ioctl::IoctlArgument for Progress {
+    const REQUEST: u32 = ioctl::request(ioctl::READ, super::MAGIC, 34, size_of::<Balance>());
 }
 
 struct BalanceControl;
@@ -101,7 +144,12 @@ pub(crate) const ABI: &[AbiItem] = &[
                 "BTRFS_IOC_BALANCE_V2",
                 <Balance as ioctl::IoctlArgument>::REQUEST,
             ),
+            (
+                "BTRFS_IOC_BALANCE_PROGRESS",
+                <Progress as ioctl::IoctlArgument>::REQUEST,
+            ),
             ("BTRFS_BALANCE_CTL_CANCEL", CANCEL as u32),
+            ("BTRFS_BALANCE_STATE_RUNNING", RUNNING as u32),
             ("BTRFS_BALANCE_DATA", DATA as u32),
         ],
     },
@@ -126,24 +174,26 @@ pub(crate) const ABI: &[AbiItem] = &[
 /// is paused; `ECANCELED`; `ENOSPC` where there is no place for an extent; `EROFS`; `EINVAL` where chunks have
 /// data and metadata; `ETXTBSY` with a swap file in it.
 pub fn empty_data_chunk(file: impl AsFd, start: u64) -> io::Result<bool> {
-    let mut balance = Box::new(Balance {
-        flags: DATA,
-        state: 0,
-        data: Filter {
-            vstart: start,
-            vend: start.saturating_add(1),
-            flags: VRANGE,
-            ..Filter::default()
-        },
-        meta: Filter::default(),
-        sys: Filter::default(),
-        expected: 0,
-        considered: 0,
-        completed: 0,
-        unused: [0; 72],
-    });
+    let mut balance = Box::new(Balance::of_chunk(start));
     ioctl::call(file, &mut *balance)?;
     Ok(balance.completed > 0)
+}
+
+/// Whether what [`empty_data_chunk`] did with this chunk is paused, on which the kernel would go on, and does no other such
+/// operation meanwhile.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`.
+pub fn is_paused_at(file: impl AsFd, start: u64) -> io::Result<bool> {
+    let mut told = Box::new(Progress(Balance::of_chunk(0)));
+    match ioctl::call(file, &mut *told) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => return Ok(false),
+        called => called?,
+    };
+    let (balance, wanted) = (told.0, Balance::of_chunk(start));
+    let is_ours = balance.flags & KINDS == DATA && balance.data.range() == wanted.data.range();
+    Ok(is_ours && balance.state & RUNNING == 0)
 }
 
 /// Cancel what [`empty_data_chunk`], or any other balance, does on this file system; returns when it has ended.
@@ -163,5 +213,6 @@ mod tests {
     fn another_file_system_has_no_chunks() {
         let file = tempfile::tempfile().unwrap();
         assert!(empty_data_chunk(&file, 0).is_err() && cancel_balance(&file).is_err());
+        assert!(is_paused_at(&file, 0).is_err());
     }
 }
