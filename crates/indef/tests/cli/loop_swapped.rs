@@ -27,7 +27,8 @@ struct Watched {
 
 impl Watched {
     fn new(directory: &Path) -> Self {
-        let inotify = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let inotify = inotify::init(flags).unwrap();
         let all = inotify::WatchFlags::ALL_EVENTS;
         inotify::add_watch(&inotify, directory, all).unwrap();
         Self { inotify }
@@ -71,7 +72,9 @@ fn names(dir: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u64, u64)> {
 
 /// Exchange two names as the user, until told to stop.
 fn exchange(parent: &Path, a: &str, b: &str, stop: &AtomicBool, count: &AtomicU64) {
-    let parent = open(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    // A program that another test begins meanwhile would keep the file system busy.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = open(parent, flags, Mode::empty()).unwrap();
     // This affects only this thread.
     rustix::thread::set_thread_uid(Uid::from_raw(USER)).unwrap();
     while !stop.load(Ordering::Relaxed) {
