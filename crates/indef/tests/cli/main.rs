@@ -17,6 +17,7 @@ mod loop_dry_run;
 mod loop_probe;
 mod loop_profile;
 mod loop_progress;
+mod loop_read_only;
 mod loop_reclaim;
 mod loop_run;
 mod loop_scan_again;
