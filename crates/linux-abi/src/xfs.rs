@@ -183,6 +183,50 @@ pub fn swap_extents(
     ioctl::call(target, &mut raw).map(drop)
 }
 
+/// `struct xfs_fs_eofblocks`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct RawFree {
+    version: u32,
+    flags: u32,
+    user: u32,
+    group: u32,
+    project: u32,
+    pad: u32,
+    least_size: u64,
+    reserved: [u64; 12],
+}
+
+const _: () = {
+    assert!(size_of::<RawFree>() == 128);
+    assert!(offset_of!(RawFree, least_size) == 24);
+};
+
+// SAFETY: XFS_IOC_FREE_EOFBLOCKS is _IOR('X', 58, struct xfs_fs_eofblocks); the kernel reads these 128 bytes of plain integers.
+unsafe impl IoctlArgument for RawFree {
+    const REQUEST: u32 = ioctl::request(READ, b'X', 58, size_of::<Self>());
+}
+
+/// Wait until the blocks of all files that are gone by now are free, which the kernel sees to in the background.
+///
+/// That is the end of `XFS_IOC_FREE_EOFBLOCKS` (`xfs_blockgc_free_space`, fs/xfs/xfs_icache.c, v5.14 to v6.18). What it is for,
+/// to take from files what was allocated past their ends, it does here for files that are larger than any.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`, `EROFS`.
+pub fn wait_for_frees(on: impl AsFd) -> io::Result<()> {
+    let mut raw = RawFree {
+        // XFS_EOFBLOCKS_VERSION
+        version: 1,
+        // XFS_EOF_FLAGS_MINFILESIZE
+        flags: 1 << 4,
+        least_size: u64::MAX,
+        ..RawFree::default()
+    };
+    ioctl::call(on, &mut raw).map(drop)
+}
+
 /// Structures and numbers of this module, for `cargo xtask abi-check`; without `COMMIT_RANGE`, which headers before 6.12 lack.
 pub const ABI: &[AbiItem] = &[
     AbiItem {
@@ -214,6 +258,19 @@ pub const ABI: &[AbiItem] = &[
             ("sx_stat", offset_of!(RawSwap, stat)),
         ],
         requests: &[("XFS_IOC_SWAPEXT", RawSwap::REQUEST)],
+    },
+    AbiItem {
+        header: "xfs/xfs.h",
+        c_type: "struct xfs_fs_eofblocks",
+        size: size_of::<RawFree>(),
+        fields: &[
+            ("eof_flags", offset_of!(RawFree, flags)),
+            ("eof_min_file_size", offset_of!(RawFree, least_size)),
+        ],
+        requests: &[
+            ("XFS_IOC_FREE_EOFBLOCKS", RawFree::REQUEST),
+            ("XFS_EOF_FLAGS_MINFILESIZE", 1 << 4),
+        ],
     },
 ];
 
@@ -323,6 +380,6 @@ mod tests {
     #[test]
     fn another_file_system_has_no_such_geometry() {
         let file = std::fs::File::open("/proc/self/stat").unwrap();
-        assert!(geometry(&file).is_err());
+        assert!(geometry(&file).is_err() && wait_for_frees(&file).is_err());
     }
 }

@@ -31,6 +31,7 @@ use std::{
     fs::File,
     io,
     path::PathBuf,
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -46,6 +47,7 @@ use indef_fs::{
     Balloon, Emptier, EngineOptions, FileSystemKey, Filesystem, FsKind, Grounds, Refusal, Roots,
     Space, SpaceMap, emptier, relocator, space_map,
 };
+use linux_abi::xfs::wait_for_frees;
 use rustix::{
     fs::syncfs,
     io::Errno,
@@ -76,9 +78,9 @@ const MOST_FILES: u64 = 16_384;
 const MOST_OPEN: u64 = 4 * MOST_FILES;
 /// Bytes that are written at most for each byte of the wanted run.
 const MOST_PER_BYTE: u64 = 2;
-/// XFS frees the blocks of files in the background. It is waited for this often, for [`NAP`] each time.
-const NAPS: u32 = 50;
-const NAP: Duration = Duration::from_millis(100);
+
+/// XFS frees the blocks of files in the background, which takes long of somebody's file with a billion extents.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Makes free space whole.
 pub struct Compactor<'a> {
@@ -118,8 +120,8 @@ impl Compactor<'_> {
             false => self.claim(&fs)?,
         };
         let round_files = open_more_files();
-        let space = settled(&fs, emptier.as_deref(), Bytes(u64::MAX))
-            .map_err(|error| self.cannot(&fs, error.into()))?;
+        let space =
+            settled(&fs, emptier.as_deref()).map_err(|error| self.cannot(&fs, error.into()))?;
         let free = self.free(&fs, &space)?;
         self.ensure_possible(&fs, free)?;
         let mut done = Compacted {
@@ -231,8 +233,7 @@ impl Compactor<'_> {
                 })
                 .map_err(|error| self.cannot(fs, error.into()))?;
             let refused = done.add(&result, &mut stuck);
-            let space = settled(fs, None, region.place.len)
-                .map_err(|error| self.cannot(fs, error.into()))?;
+            let space = settled(fs, None).map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = space.largest();
             if done.largest_after >= done.wanted {
                 done.end = CompactEnd::Reached;
@@ -447,35 +448,23 @@ impl Compactor<'_> {
     }
 }
 
-/// The space of a file system once everything is written back and what was deleted is freed: when there is a free
-/// run of `awaited` bytes, or what is free hardly grows any more. It may change all the time, as files are in use.
-fn settled(fs: &Filesystem, emptier: Option<&dyn Emptier>, awaited: Bytes) -> io::Result<SpaceMap> {
-    let mount = fs.mount.as_ref().map(|mount| mount.open(fs.dev));
-    if let Some(Ok(root)) = &mount {
+/// The space of a file system once everything is written back and what was deleted is freed.
+fn settled(fs: &Filesystem, emptier: Option<&dyn Emptier>) -> io::Result<SpaceMap> {
+    if let Some(Ok(root)) = fs.mount.as_ref().map(|mount| mount.open(fs.dev)) {
+        if fs.kind == FsKind::Xfs {
+            let root = root.try_clone()?;
+            let (tells, freed) = mpsc::channel();
+            let wait = move || tells.send(wait_for_frees(&root));
+            let _waits = thread::Builder::new().spawn(wait)?;
+            let freed = freed.recv_timeout(LONGEST_WAIT);
+            tracing::debug!(?freed, "what was deleted is free");
+        }
         syncfs(root)?;
     }
-    if let Some(emptier) = emptier {
-        return Ok(emptier.look()?.space);
+    match emptier {
+        Some(emptier) => Ok(emptier.look()?.space),
+        None => space_map(fs),
     }
-    let mut space = space_map(fs)?;
-    if fs.kind != FsKind::Xfs {
-        return Ok(space);
-    }
-    let mut same = 0;
-    for _ in 0..NAPS {
-        if space.largest() >= awaited || same == 3 {
-            break;
-        }
-        thread::sleep(NAP);
-        if let Some(Ok(root)) = &mount {
-            syncfs(root)?;
-        }
-        let now = space_map(fs)?;
-        let hardly = space.total() + Bytes(space.total().get() / 256);
-        same = if now.total() <= hardly { same + 1 } else { 0 };
-        space = now;
-    }
-    Ok(space)
 }
 
 /// Let this program open many files: donors stay open to the end of a round.
