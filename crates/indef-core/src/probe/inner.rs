@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange};
 
 use super::{
-    BLOCK, CannotTell, Drive, Halt, Measured, Placement, Prober,
+    BLOCK, CannotTell, Drive, Halt, Known, Measured, Placement, Prober,
     flow::Channels,
-    region::{Known, Region},
+    region::Region,
     sample::{Mean, Times},
 };
 
@@ -55,6 +55,8 @@ const SHOWS: f64 = 6.0;
 const SHOWS_OF: f64 = 0.02;
 /// The part of a read's time that its bytes take, if it does not matter who waits for them.
 const LITTLE: f64 = 0.05;
+/// The part of pairs that have to behave as the placement foretells, where no distance differs.
+const IN_ORDER: f64 = 0.85;
 /// The part of the differences between distances that the channels may leave unexplained, and the standard errors
 /// by which all others have to explain them worse.
 const UNEXPLAINED: f64 = 0.15;
@@ -99,6 +101,11 @@ impl<D: Drive> Prober<'_, D> {
         let (pages, block) = (waits(page.0)?, waits(BLOCK)?);
         let per_byte = alone.unwrap_or(0.0);
         let shared = Shared::of(placement, page, per_byte, [&pages, &block])?;
+        // Data that does not lie in order looks as if no distance differed.
+        let is_shared = shared.channels.count < placement.units;
+        if !is_shared && per_byte > 0.0 && known.in_order < IN_ORDER {
+            return Err(CannotTell::Irregular.into());
+        }
         let whole = page.0 as f64;
         let link_ns = (shared.beside / whole).max(0.0);
         let transfer_ns = match shared.by_pages {
@@ -500,6 +507,7 @@ mod tests {
                 outside: self.flow.host_ns,
                 further: self.flow.submit_ns,
                 service: self.flow.sense_ns,
+                in_order: 1.0,
             };
             let mut prober = Prober {
                 drive: self,

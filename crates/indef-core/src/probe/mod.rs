@@ -56,7 +56,6 @@ pub use ground::{Ground, SHORTEST_PIECE};
 pub use inner::Inner;
 pub use longer::Longer;
 pub use predict::ReadModel;
-use region::Known;
 pub use verdict::Verdict;
 
 /// The read that is counted in: the block of the usual file systems.
@@ -335,6 +334,19 @@ fn told<T, E>(step: Result<T, Halt<E>>) -> Result<Result<T, CannotTell>, E> {
     }
 }
 
+/// What is known of a drive's reads before, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The part of a read's time that its unit is not busy for.
+    outside: f64,
+    /// The time by which each further request delays a read, on units of their own.
+    further: f64,
+    /// The time for which a read of a block keeps its unit busy.
+    service: f64,
+    /// The part of pairs that behave as the placement foretells.
+    in_order: f64,
+}
+
 /// Reads that are done to find something out.
 struct Prober<'a, D: Drive> {
     drive: &'a mut D,
@@ -414,6 +426,7 @@ pub fn probe<D: Drive>(drive: &mut D, ask: ProbeTerms) -> Result<Findings, D::Er
             outside: latency.value.0.saturating_sub(service.value.0) as f64,
             further,
             service: service.value.0 as f64,
+            in_order: placement.confidence,
         };
         findings.inner = told(prober.inner(placement.value, known))?;
     }

@@ -7,24 +7,13 @@
 
 use units::FileRange;
 
-use super::{BLOCK, CannotTell, Drive, Halt, Placement, Prober};
+use super::{BLOCK, CannotTell, Drive, Halt, Known, Placement, Prober};
 
 /// Stripes of a region, and of the smallest.
 const STRIPES: u64 = 8;
 const FEWEST: u64 = 3;
 /// Pairs that vote whether two blocks are on one unit.
 const VOTES: usize = 5;
-
-/// What is known of a drive's reads before, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    /// The part of a read's time that its unit is not busy for.
-    pub(super) outside: f64,
-    /// The time by which each further request delays a read, on units of their own.
-    pub(super) further: f64,
-    /// The time for which a read of a block keeps its unit busy.
-    pub(super) service: f64,
-}
 
 /// Consecutive whole granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
