@@ -161,6 +161,8 @@ impl PartMap {
 pub enum NotEmptied {
     /// It cannot be.
     Stays(SkipReason),
+    /// None can be, as the file system is mounted now.
+    Refused(SkipReason),
     /// It was asked to stop.
     Stopped,
     /// Somebody else has ended it, which the kernel did as it does for them.

@@ -35,6 +35,16 @@ impl FsError {
             source: source.into(),
         }
     }
+
+    /// The finding that is its source, where that has no errno.
+    #[must_use]
+    pub fn finding(&self) -> Option<Finding> {
+        finding(&self.source)
+    }
+}
+
+pub(crate) fn finding(error: &io::Error) -> Option<Finding> {
+    error.get_ref()?.downcast_ref().copied()
 }
 
 /// A finding that has no errno: the source of an [`FsError`], as a value inside of its

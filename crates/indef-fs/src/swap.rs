@@ -30,6 +30,11 @@ pub(crate) fn is_swap_file(id: TargetId) -> bool {
     list.contains(&id)
 }
 
+/// The same as of now.
+pub(crate) fn is_swap_file_now(id: TargetId) -> bool {
+    read().contains(&id)
+}
+
 fn read() -> Vec<TargetId> {
     let table = fs::read("/proc/swaps").unwrap_or_default();
     parse(&table)

@@ -9,6 +9,7 @@ use units::Bytes;
 
 const COMPACT: &str = include_str!("scripts/compact.sh");
 const CHECKPOINTS_OFF: &str = include_str!("scripts/checkpoints_off.sh");
+const CHECKPOINTS_OFF_AMID: &str = include_str!("scripts/checkpoints_off_amid.sh");
 const MIB: u64 = 1 << 20;
 
 fn read(folder: &Path, name: &str) -> Value {
@@ -120,4 +121,28 @@ fn vm_6_12_without_checkpoints_nothing_moves() {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(number(&on["totals"], "bytes_relocated") > 0, "{on}");
+}
+
+/// Checkpoints are turned off while it moves: what has moved before is told, what has not become durable is no success, and
+/// no more is moved.
+#[test]
+fn vm_6_12_checkpoints_that_are_turned_off_meanwhile_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    if in_guest(CHECKPOINTS_OFF_AMID, folder.path(), &[]).is_none() {
+        return;
+    }
+    let done = read(folder.path(), "done.json");
+    println!("{done}");
+    assert_eq!(done["ended"], "failed", "{done}");
+    assert!(number(&done, "parts_emptied") > 0, "{done}");
+    assert!(
+        number(&done, "bytes_relocated") < number(&done["region"], "to_move_bytes"),
+        "{done}"
+    );
+    let said = fs::read_to_string(folder.path().join("said")).unwrap();
+    for told in [&said, done["error"].as_str().unwrap()] {
+        for word in ["checkpoint=disable", "remount,checkpoint=enable"] {
+            assert!(told.contains(word), "{word}: {told}");
+        }
+    }
 }

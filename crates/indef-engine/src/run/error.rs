@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use indef_fs::FsError;
+use indef_fs::{Finding, FsError};
 
 /// An error with one file; the others go on. Its contents are whole all the same, and on the device but for
 /// [`Self::Unwritten`] and a source that is [`NotTakenBack`](indef_fs::NotTakenBack)
@@ -18,6 +18,9 @@ pub enum FileError {
          the device"
     )]
     Unwritten(#[source] FsError),
+    /// It had moved, and then F2FS wrote no checkpoint: its contents are on the device at its old place, at least.
+    #[error(transparent)]
+    NotDurable(FsError),
     /// It has more fragments than before, and nobody else has changed it.
     #[error(
         "{}: more fragments than before ({after} instead of {before}); the contents are whole, please report this",
@@ -45,4 +48,14 @@ pub enum FileError {
         /// The panic's message.
         message: String,
     },
+}
+
+impl FileError {
+    /// Of a file that has moved, when that could not be made durable.
+    pub(super) fn of_moved(error: FsError) -> Self {
+        match error.finding() {
+            Some(Finding::CheckpointsOff | Finding::ReadOnlyNow) => Self::NotDurable(error),
+            _ => Self::Unwritten(error),
+        }
+    }
 }

@@ -312,7 +312,7 @@ impl Run<'_> {
                 && !file.is_unwritten()
             {
                 file.status = Status::Failed;
-                file.reason = Some(FileError::Unwritten(error).into());
+                file.reason = Some(FileError::of_moved(error).into());
             }
             self.observer.on(RunEvent::Result(file));
             totals.add(file);

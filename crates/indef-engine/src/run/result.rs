@@ -154,7 +154,9 @@ impl FileResult {
     /// Whether that came out only after the file was done ([`RunEvent::FileDone`](super::RunEvent::FileDone)).
     #[must_use]
     pub fn has_failed_late(&self) -> bool {
-        matches!(self.error(), Some(FileError::Unwritten(_)))
+        let late =
+            |error: &FileError| matches!(error, FileError::Unwritten(_) | FileError::NotDurable(_));
+        self.error().is_some_and(late)
     }
 
     fn error(&self) -> Option<&FileError> {

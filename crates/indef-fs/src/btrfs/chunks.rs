@@ -111,6 +111,7 @@ impl Emptier for Chunks {
             // Metadata needs room, too.
             Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoSpace),
             Some(Errno::TXTBSY) => NotEmptied::Stays(SkipReason::SwapFile),
+            Some(Errno::ROFS) => NotEmptied::Refused(SkipReason::ReadOnlyMount),
             _ => NotEmptied::Failed(error),
         };
         let moved = self.moved(part);

@@ -35,22 +35,22 @@
 
 use std::{
     fs::File,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
 use indef_core::SkipReason;
-use linux_abi::{
-    cache::write_and_wait,
-    f2fs::{defragment, write_checkpoint},
-};
+use linux_abi::{cache::write_and_wait, f2fs::defragment};
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
-use super::{admit, parts::Parts, room::Room, volume::Volume};
+use super::{admit, checkpoint, has_none, parts::Parts, room::Room, volume::Volume};
 use crate::{
-    CacheRecord, CountedRange, EngineKind, Filesystem, Finding, FsError, Moved, RangeCopier,
-    Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target,
+    CacheRecord, CountedRange, EngineKind, Filesystem, FsError, Moved, RangeCopier, Refusal,
+    Relocation, Relocator, Settler, Step, StepLimit, Target,
     hold::{Holds, NAPS},
 };
 
@@ -65,6 +65,10 @@ pub(crate) struct F2fsDefragment {
     section: Bytes,
     /// Held by the one worker that adds to the log.
     log: Mutex<()>,
+    /// A checkpoint was refused, as they are off: files stay until one is written again.
+    is_off: AtomicBool,
+    /// Files of which what had moved was not made durable when their moves were ended early.
+    failed: Mutex<Vec<FsError>>,
 }
 
 impl F2fsDefragment {
@@ -76,6 +80,22 @@ impl F2fsDefragment {
             settler: Settler::new(SETTLING),
             holds: Holds::default(),
             log: Mutex::default(),
+            is_off: AtomicBool::new(false),
+            failed: Mutex::default(),
+        }
+    }
+
+    /// Refuse to move more where nothing of it would be durable.
+    fn may_move(&self, target: &Target) -> Result<(), Refusal> {
+        if !self.is_off.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match checkpoint(&target.file) {
+            Err(error) if has_none(&error) => Err(SkipReason::CheckpointsOff.into()),
+            _ => {
+                self.is_off.store(false, Ordering::Relaxed);
+                Ok(())
+            }
         }
     }
 }
@@ -96,6 +116,7 @@ impl Relocator for F2fsDefragment {
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
+        self.may_move(target)?;
         Ok(Box::new(F2fsRelocation {
             engine: self,
             target,
@@ -106,7 +127,10 @@ impl Relocator for F2fsDefragment {
     }
 
     fn settle(&self) -> Vec<FsError> {
-        self.settler.finish()
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = std::mem::take(&mut *failed);
+        failed.extend(self.settler.finish());
+        failed
     }
 }
 
@@ -177,12 +201,10 @@ impl F2fsRelocation<'_> {
 
     /// Make the new places durable.
     fn finish(&self) -> Result<(), FsError> {
-        write_checkpoint(&self.target.file).map_err(|error| {
-            let error = match Errno::from_io_error(&error) {
-                Some(Errno::INVAL) => Finding::CheckpointsOff.into(),
-                Some(Errno::ROFS) => Finding::ReadOnlyNow.into(),
-                _ => error,
-            };
+        checkpoint(&self.target.file).map_err(|error| {
+            if has_none(&error) {
+                self.engine.is_off.store(true, Ordering::Relaxed);
+            }
             self.target.error("write a checkpoint", None, error)
         })?;
         let flushed = self.target.file.sync_data();
@@ -193,8 +215,11 @@ impl F2fsRelocation<'_> {
 impl Drop for F2fsRelocation<'_> {
     fn drop(&mut self) {
         if self.moved {
-            // What ended the relocation is reported; without a checkpoint, the kernel's next one does it.
-            let _ = self.finish();
+            // What ended the relocation is reported.
+            if let Err(error) = self.finish() {
+                let failed = self.engine.failed.lock();
+                failed.unwrap_or_else(PoisonError::into_inner).push(error);
+            }
         }
     }
 }

@@ -14,8 +14,14 @@ mod sections;
 mod superblock;
 mod volume;
 
+use std::{io, os::fd::AsFd};
+
 use indef_core::SkipReason;
-use rustix::thread::{CapabilitySet, capabilities};
+use linux_abi::f2fs::write_checkpoint;
+use rustix::{
+    io::Errno,
+    thread::{CapabilitySet, capabilities},
+};
 use units::Bytes;
 
 pub use collected::blocks_collected;
@@ -26,7 +32,7 @@ pub(crate) use self::{
     sections::{Sections, space_map},
     superblock::Superblock,
 };
-use crate::{Attributes, Refusal, Target};
+use crate::{Attributes, Finding, Refusal, Target, error::finding};
 
 /// F2FS's block on the machines that the patched kernels are for. It is as large as a page.
 const BLOCK: Bytes = Bytes::kib(4);
@@ -44,6 +50,22 @@ fn admit(target: &Target) -> Result<(), Refusal> {
     } else {
         Err(SkipReason::NotPermitted.into())
     }
+}
+
+/// Write a checkpoint, with which moved data is durable. Who mounts the file system with `checkpoint=disable` meanwhile has the
+/// last one written first (`f2fs_disable_checkpoint`, fs/f2fs/super.c, v6.12), and a sync succeeds from then on although it
+/// writes none (`f2fs_write_checkpoint`, fs/f2fs/checkpoint.c): only this call tells.
+fn checkpoint(on: impl AsFd) -> io::Result<()> {
+    write_checkpoint(on).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::INVAL) => Finding::CheckpointsOff.into(),
+        Some(Errno::ROFS) => Finding::ReadOnlyNow.into(),
+        _ => error,
+    })
+}
+
+/// Whether no checkpoint is written on this file system any more.
+fn has_none(error: &io::Error) -> bool {
+    finding(error) == Some(Finding::CheckpointsOff)
 }
 
 /// Whether we have `CAP_SYS_ADMIN`. Where the capabilities cannot be read, `true`: the kernel's

@@ -33,12 +33,13 @@ use units::{Bytes, FileRange};
 use super::{
     BLOCK, admit,
     batch::{Answer, Batches, Request, step_of},
+    checkpoint, has_none,
     parts::{Part, Parts},
     volume::Volume,
 };
 use crate::{
     CacheRecord, CountedRange, EngineKind, EngineOptions, Filesystem, Finding, FsError, Moved,
-    RangeCopier, Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target,
+    RangeCopier, Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target, error::finding,
 };
 
 /// Host copies that wait for their writeback.
@@ -61,8 +62,15 @@ pub(crate) struct F2fsOffload {
     batches: Batches,
     settler: Settler,
     relocations: AtomicU64,
-    /// The file that was moved last: through it the file system is told to write a checkpoint.
-    moved: Mutex<Option<(Arc<File>, PathBuf)>>,
+    /// What is durable with the next checkpoint.
+    moved: Mutex<Uncommitted>,
+}
+
+/// Files that have moved, and the last one of them: through it the file system is told to write a checkpoint.
+#[derive(Default)]
+struct Uncommitted {
+    last: Option<Arc<File>>,
+    paths: Vec<PathBuf>,
 }
 
 impl F2fsOffload {
@@ -81,7 +89,7 @@ impl F2fsOffload {
             batches: Batches::new(logs),
             settler: Settler::new(SETTLING),
             relocations: AtomicU64::new(0),
-            moved: Mutex::new(None),
+            moved: Mutex::default(),
         })
     }
 
@@ -123,7 +131,7 @@ impl F2fsOffload {
         }
         // The data moved by the first call counts, however the second one ends.
         let rest: Vec<Range<'_>> = left.iter().map(|&at| ranges[at]).collect();
-        let again = checkpoint(&first.file).and_then(|()| call(&rest));
+        let again = commit(&first.file).and_then(|()| call(&rest));
         Ok(match again {
             Ok(rest) => join(report, &left, rest),
             Err(error) => {
@@ -135,7 +143,10 @@ impl F2fsOffload {
 
     fn note_moved(&self, file: &Arc<File>, target: &Target) {
         let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
-        *moved = Some((Arc::clone(file), target.path.clone()));
+        moved.last = Some(Arc::clone(file));
+        if moved.paths.last() != Some(&target.path) {
+            moved.paths.push(target.path.clone());
+        }
     }
 }
 
@@ -188,13 +199,18 @@ fn blocks_of(bytes: Bytes) -> u32 {
 }
 
 /// Make moved data durable, and the old places free.
-fn checkpoint(file: &File) -> io::Result<()> {
-    match offload(file, &[], Flags::CHECKPOINT) {
-        // This kernel wants ranges; a sync writes all of the file system, and then a checkpoint.
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-            Ok(rustix::fs::syncfs(file)?)
+fn commit(file: &File) -> io::Result<()> {
+    let Err(error) = offload(file, &[], Flags::CHECKPOINT) else {
+        return Ok(());
+    };
+    match Errno::from_io_error(&error) {
+        // This kernel wants ranges, or checkpoints are off: a sync writes all of the file system, and the other call tells.
+        Some(Errno::INVAL | Errno::OPNOTSUPP) => {
+            rustix::fs::syncfs(file)?;
+            checkpoint(file)
         }
-        other => other.map(drop),
+        Some(Errno::ROFS) => Err(Finding::ReadOnlyNow.into()),
+        _ => Err(error),
     }
 }
 
@@ -267,18 +283,28 @@ impl Relocator for F2fsOffload {
 
     fn settle(&self) -> Vec<FsError> {
         let mut failed = self.settler.finish();
-        let moved = self
-            .moved
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some((file, path)) = moved
-            && let Err(error) = checkpoint(&file)
+        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let Uncommitted { last, paths } = std::mem::take(&mut *moved);
+        drop(moved);
+        if let Some(file) = last
+            && let Err(error) = commit(&file)
         {
-            failed.push(FsError::new(path, "write a checkpoint", error));
+            failed.extend(uncommitted(paths, error));
         }
         failed
     }
+}
+
+/// The failure to write a checkpoint, for each file that it concerns.
+fn uncommitted(paths: Vec<PathBuf>, error: io::Error) -> impl Iterator<Item = FsError> {
+    let finding = finding(&error);
+    let again = move || match (finding, error.raw_os_error()) {
+        (Some(finding), _) => Finding::into(finding),
+        (None, Some(number)) => io::Error::from_raw_os_error(number),
+        (None, None) => error.kind().into(),
+    };
+    let failed = move |path: PathBuf| FsError::new(path, "write a checkpoint", again());
+    paths.into_iter().map(failed)
 }
 
 struct OffloadRelocation<'a> {
@@ -374,7 +400,10 @@ impl OffloadRelocation<'_> {
             Status::Swap => skip(SkipReason::SwapFile),
             Status::Inline => skip(SkipReason::Inline),
             Status::NoSection => skip(SkipReason::NoSpace),
-            Status::Device(number) => Err(self.failed(part, io::Error::from_raw_os_error(number))),
+            Status::Device(number) => match io::Error::from_raw_os_error(number) {
+                error if self.is_off(&error) => skip(SkipReason::CheckpointsOff),
+                error => Err(self.failed(part, error)),
+            },
             Status::OtherFs => Err(self.failed(part, Finding::OtherDevice.into())),
             Status::Unknown(number) => {
                 Err(self.failed(part, Finding::UnknownStatus(number).into()))
@@ -387,10 +416,17 @@ impl OffloadRelocation<'_> {
         self.target.error(operation, Some(part.start), error).into()
     }
 
+    /// Whether the kernel refuses it because the file system was mounted with `checkpoint=disable` meanwhile.
+    fn is_off(&self, error: &io::Error) -> bool {
+        Errno::from_io_error(error) == Some(Errno::OPNOTSUPP)
+            && checkpoint(&self.file).is_err_and(|error| has_none(&error))
+    }
+
     fn call_failed(&self, error: io::Error) -> Refusal {
         match Errno::from_io_error(&error) {
             Some(Errno::PERM | Errno::ACCESS) => SkipReason::NotPermitted.into(),
             Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
+            Some(Errno::OPNOTSUPP) if self.is_off(&error) => SkipReason::CheckpointsOff.into(),
             Some(Errno::NOTTY | Errno::OPNOTSUPP) => SkipReason::NoOffload.into(),
             _ => self.target.error("move ranges", None, error).into(),
         }

@@ -18,10 +18,11 @@ use linux_abi::f2fs::collect_section;
 use rustix::io::Errno;
 use units::{Bytes, PhysRange};
 
-use super::{Superblock, volume::Volume};
+use super::{Superblock, checkpoint, volume::Volume};
 use crate::{
-    Filesystem, Space, SpaceMap,
+    Filesystem, Finding, Space, SpaceMap,
     emptier::{Emptier, Emptying, NoEmptier, NotEmptied, Part, PartKind, PartMap},
+    error::finding,
 };
 
 /// The sections of a file system.
@@ -100,6 +101,25 @@ impl Emptier for Sections {
     }
 
     fn empty(&self, part: &Part, _: &dyn Fn() -> bool) -> Emptying {
+        let emptying = self.collect(part);
+        if emptying.written.is_zero() {
+            return emptying;
+        }
+        // The collector's own checkpoint says nothing if there are none.
+        match checkpoint(&self.root) {
+            Ok(()) => emptying,
+            Err(error) => Emptying {
+                moved: Bytes::ZERO,
+                left: Some(not_durable(error)),
+                ..emptying
+            },
+        }
+    }
+}
+
+impl Sections {
+    /// Have the kernel move what is valid in a section.
+    fn collect(&self, part: &Part) -> Emptying {
         let mut moved = Bytes::ZERO;
         let ends = |moved, left| Emptying {
             moved,
@@ -139,11 +159,21 @@ impl Emptier for Sections {
     }
 }
 
+/// Why it is not known to stay empty.
+fn not_durable(error: io::Error) -> NotEmptied {
+    match finding(&error) {
+        Some(Finding::CheckpointsOff) => NotEmptied::Refused(SkipReason::CheckpointsOff),
+        Some(Finding::ReadOnlyNow) => NotEmptied::Refused(SkipReason::ReadOnlyMount),
+        _ => NotEmptied::Failed(error),
+    }
+}
+
 fn why_not(error: io::Error) -> NotEmptied {
     match Errno::from_io_error(&error) {
         // It has an open log, or a file that is pinned.
         Some(Errno::AGAIN | Errno::BUSY | Errno::NODATA) => NotEmptied::Stays(SkipReason::Changed),
         Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoPlace),
+        Some(Errno::ROFS) => NotEmptied::Refused(SkipReason::ReadOnlyMount),
         _ => NotEmptied::Failed(error),
     }
 }

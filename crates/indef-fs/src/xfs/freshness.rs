@@ -23,7 +23,7 @@ use rustix::{
 use units::Bytes;
 
 use super::{donor::unnamed, file::refuse};
-use crate::{Refusal, Target};
+use crate::{Refusal, Target, swap::is_swap_file_now};
 
 /// A tick is 10 ms at most (100 Hz). A time stamp that has not passed after several of them lies in
 /// the future, and no write of now can repeat it.
@@ -72,11 +72,16 @@ impl Sample {
     }
 
     /// The refusal to report: where the file has changed meanwhile, that is the reason, since calls
-    /// fail on a range that is no longer there, and a donor does not fit.
+    /// fail on a range that is no longer there, and a donor does not fit. SWAPEXT tells of a swap file as of inodes that do
+    /// not fit (`xfs_ioc_swapext`, fs/xfs/xfs_ioctl.c, v6.12).
     pub(super) fn explain(&self, target: &Target, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::Failed(_) | Refusal::Skip(SkipReason::Unsupported) => {
-                self.verify(target).err().unwrap_or(refusal)
+                match self.verify(target) {
+                    Err(changed) => changed,
+                    Ok(()) if is_swap_file_now(target.id) => SkipReason::SwapFile.into(),
+                    Ok(()) => refusal,
+                }
             }
             refusal @ Refusal::Skip(_) => refusal,
         }

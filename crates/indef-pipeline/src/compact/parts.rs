@@ -227,6 +227,9 @@ impl Compactor<'_> {
                     stuck.insert(part.address(), (reason, left));
                     return Ok(None);
                 }
+                Some(NotEmptied::Refused(reason)) => {
+                    return Err(self.cannot(fs, CannotCompact::Refused(reason)));
+                }
                 Some(NotEmptied::Stopped) => return Ok(Some(why())),
                 Some(NotEmptied::Ended) => return Err(self.cannot(fs, CannotCompact::Ended)),
                 Some(NotEmptied::Busy) => return Err(self.cannot(fs, CannotCompact::Busy)),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use rustix::fs::{FallocateFlags, fallocate};
 use scratch_fs::{Segment, Shape, reflink};
 use units::{Bytes, FileRange, Nanos};
 
@@ -304,5 +305,32 @@ fn loop_attributes_in_the_inode_are_no_obstacle() {
         // Where there are only just more than fit into the inode, no donor may fit.
         assert!(refused == 0, "{}: {refused} refused", flavour.name);
         fs.fsck().unwrap();
+    });
+}
+
+/// XFS frees in the background, later on a busy machine. `indef compact` looks at free space after each round.
+#[test]
+fn loop_what_was_deleted_is_free_once_it_was_waited_for() {
+    each(&[DEDUPE, SWAP_RMAP], Bytes::mib(512), |flavour, fs| {
+        let root = File::open(fs.path()).unwrap();
+        let places = ["one", "other"].map(|name| fs.path().join(name));
+        for _ in 0..4 {
+            let files = [0, 1].map(|index: usize| File::create(&places[index]).unwrap());
+            for at in 0..4096 {
+                for file in &files {
+                    fallocate(file, FallocateFlags::empty(), at << 14, 1 << 14).unwrap();
+                }
+            }
+            drop(files);
+            fs.sync().unwrap();
+            for place in &places {
+                let with = fs.free().unwrap();
+                std::fs::remove_file(place).unwrap();
+                linux_abi::xfs::wait_for_frees(&root).unwrap();
+                let free = fs.free().unwrap();
+                let name = flavour.name;
+                assert!(free >= with + Bytes::mib(60), "{name}: {with}, then {free}");
+            }
+        }
     });
 }

@@ -2,6 +2,8 @@
 
 use std::{
     fs::{File, OpenOptions},
+    os::unix::fs::PermissionsExt,
+    process::Command,
     sync::Mutex,
 };
 
@@ -124,6 +126,47 @@ fn loop_a_file_that_is_open_elsewhere_is_not_shared_in_part() {
         }
         drop(other);
         assert_eq!(FileState::of(&path), before);
+        fs.fsck().unwrap();
+    });
+}
+
+/// Swapped to when an engine is at it already.
+#[test]
+fn loop_a_swap_file_of_meanwhile_is_named() {
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(4));
+        let program = |name: &str| {
+            let ran = Command::new(name).arg(&path).output();
+            let ran = ran.unwrap_or_else(|error| panic!("{name}: {error}"));
+            ran.status.success()
+        };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(program("mkswap"));
+        fs.sync().unwrap();
+        let before = FileState::of(&path);
+        let target = Target::open(&path).unwrap();
+        let ranges = count_ranges(&target, &[FileRange::new(0, 4 << 20)]).unwrap();
+        let engine = Move::with(flavour).relocator(&path);
+        let copier = Copier::new(32);
+        let mut relocation = engine.begin(&target, &ranges, &copier).unwrap();
+        let limit = StepLimit {
+            bytes: Bytes::mib(1),
+        };
+        relocation.step(limit).unwrap();
+        if !program("swapon") {
+            scratch_fs::skip("this kernel has no swap");
+            return;
+        }
+        let ended = std::iter::repeat_with(|| relocation.step(limit)).find_map(|step| match step {
+            Ok(Step::Working(_)) => None,
+            Ok(Step::Done(moved)) => Some(Ok(moved)),
+            Err(refusal) => Some(Err(refusal)),
+        });
+        drop(relocation);
+        drop((engine, target));
+        assert!(program("swapoff"));
+        assert_refused(ended.unwrap(), SkipReason::SwapFile);
+        assert!(FileState::of(&path).has_content_of(&before));
         fs.fsck().unwrap();
     });
 }

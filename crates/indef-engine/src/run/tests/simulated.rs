@@ -15,8 +15,8 @@ use indef_core::{
     plan::{FileFacts, PlanOptions, Policy, plan_file},
 };
 use indef_fs::{
-    Beyond, CountedRange, EngineOptions, Filesystem, FsError, FsKind, Mapper, Moved, Refusal,
-    Relocation, Relocator, Space, Step, StepLimit, Target, TargetId,
+    Beyond, CountedRange, EngineOptions, Filesystem, Finding, FsError, FsKind, Mapper, Moved,
+    Refusal, Relocation, Relocator, Space, Step, StepLimit, Target, TargetId,
 };
 use indef_fs::{EngineKind, RangeCopier};
 use units::{FileOffset, FileRange, PhysOffset};
@@ -287,11 +287,14 @@ impl Relocator for Engine {
 
     fn settle(&self) -> Vec<FsError> {
         let unwritten = std::mem::take(&mut self.state.lock().unwrap().unwritten);
-        let error = || std::io::Error::from_raw_os_error(5);
-        unwritten
-            .into_iter()
-            .map(|path| FsError::new(path, "write back moved data", error()))
-            .collect()
+        let error = |path: PathBuf| match path.ends_with("no-checkpoint") {
+            true => FsError::new(path, "write a checkpoint", Finding::CheckpointsOff),
+            false => {
+                let error = std::io::Error::from_raw_os_error(5);
+                FsError::new(path, "write back moved data", error)
+            }
+        };
+        unwritten.into_iter().map(error).collect()
     }
 
     fn begin<'a>(
