@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fs::File,
     num::NonZeroU64,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -239,6 +239,12 @@ impl Settler {
             .collect()
     }
 
+    /// Whether something of this file could not be written. Of all that wait for data of one open file, the kernel tells only
+    /// one of that: if it told this settler, others have to ask.
+    pub(crate) fn has_failed(&self, path: &Path) -> bool {
+        self.lock().failed.contains_key(path)
+    }
+
     /// Waits without holding the lock, so that other threads can hand in meanwhile.
     fn settle_down_to(&self, limit: Bytes, count: usize) {
         loop {
@@ -272,7 +278,7 @@ impl Drop for Settler {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, path::Path};
+    use std::io::Write;
 
     use super::*;
 
@@ -367,6 +373,9 @@ mod tests {
             let record = CacheRecord::of(&target, FileRange::new(0, page().get()));
             settler.push(&file, path.into(), record);
         }
+        settler.settle_down_to(Bytes::ZERO, 0);
+        let is_told = ["a", "c"].map(|path| settler.has_failed(Path::new(path)));
+        assert_eq!(is_told, [true, false]);
         let failed = settler.finish();
         let paths: Vec<_> = failed.iter().map(|error| error.path.as_path()).collect();
         assert_eq!(paths, [Path::new("a"), Path::new("b")]);

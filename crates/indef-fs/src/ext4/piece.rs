@@ -513,12 +513,12 @@ impl<'a> DonorPiece<'a> {
         self.settling.extend(windows.map(|window| window.record));
     }
 
-    /// Wait until the data that the last calls moved is on the device, and forget how to take it back. `false` where it is
-    /// not on the device.
+    /// Wait until the data that the last calls moved is on the device, and let go of its pages. `false` where it is not on the
+    /// device.
     fn settle(&mut self) -> bool {
         let is_written = self.wait_for_moved();
         if is_written {
-            self.unsure.forget();
+            self.unsure.unpin();
         }
         is_written
     }
@@ -551,7 +551,7 @@ impl<'a> DonorPiece<'a> {
     pub(super) fn finish_writing(
         &mut self,
         moved: &mut Moved,
-        is_alone: bool,
+        is_alone: &dyn Fn() -> bool,
     ) -> Result<(), Refusal> {
         match self.wait_for_moved() {
             true => Ok(()),
@@ -561,7 +561,11 @@ impl<'a> DonorPiece<'a> {
 
     /// End a step after its commit. Of workers that wait for data of one file, the kernel tells one of a failure; if that was
     /// another one, it has noted so by now, and what moved is taken back all the same, for another commit.
-    pub(super) fn conclude(&mut self, moved: &mut Moved, is_alone: bool) -> Result<(), Refusal> {
+    pub(super) fn conclude(
+        &mut self,
+        moved: &mut Moved,
+        is_alone: &dyn Fn() -> bool,
+    ) -> Result<(), Refusal> {
         if self.was_written() {
             self.unsure.forget();
             return Ok(());
@@ -570,7 +574,7 @@ impl<'a> DonorPiece<'a> {
     }
 
     /// Take back what moved. Returns why.
-    fn give_up(&mut self, moved: &mut Moved, is_alone: bool) -> Refusal {
+    fn give_up(&mut self, moved: &mut Moved, is_alone: &dyn Fn() -> bool) -> Refusal {
         let error = self.failed.take().unwrap_or_else(|| Errno::IO.into());
         let start = self.unsure.start();
         let mut failed = self.target.unwritten("write back moved data", start, error);

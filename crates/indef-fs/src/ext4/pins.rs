@@ -23,8 +23,8 @@ use units::{Bytes, FileOffset, FileRange};
 
 /// Room of a pipe: the most that users may ask for (`fs.pipe-max-size`, Documentation/admin-guide/sysctl/fs.rst, v6.18).
 const PIPE: Bytes = Bytes::mib(1);
-/// A relocation pins no more than this many pipes hold.
-const MOST: usize = 32;
+/// A relocation pins no more than this many pipes hold: of sixteen workers, half of the descriptors that a program usually may have.
+const MOST: usize = 16;
 
 /// Pinned pages, in the order in which they were pinned.
 #[derive(Debug)]

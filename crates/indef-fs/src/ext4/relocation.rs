@@ -392,19 +392,19 @@ impl Ext4Relocation<'_> {
         hold: &Hold<'_>,
         began: Instant,
     ) -> Result<(), Refusal> {
-        let is_alone = hold.is_leased() && !hold.is_lost(began);
+        let is_alone = || hold.is_leased() && !hold.is_lost(began);
         // The commit waits for moved data. After waiting for that here, the rest does not depend on
         // how much was moved.
         let mut written = self
             .piece
             .as_mut()
-            .map_or(Ok(()), |piece| piece.finish_writing(moved, is_alone));
+            .map_or(Ok(()), |piece| piece.finish_writing(moved, &is_alone));
         let committing = Instant::now();
         let mut result = self.shared.commit(self.target);
         let concluded = self
             .piece
             .as_mut()
-            .map_or(Ok(()), |piece| piece.conclude(moved, is_alone));
+            .map_or(Ok(()), |piece| piece.conclude(moved, &is_alone));
         if concluded.is_err() {
             result = result.and(self.shared.commit(self.target));
             written = written.and(concluded);

@@ -84,8 +84,9 @@ impl Shared {
         self.unwritten().insert(target.id);
     }
 
+    /// Whether a worker was told of that, or the settler.
     pub(super) fn is_unwritten(&self, target: &Target) -> bool {
-        self.unwritten().contains(&target.id)
+        self.unwritten().contains(&target.id) || self.settler.has_failed(&target.path)
     }
 
     fn unwritten(&self) -> MutexGuard<'_, HashSet<TargetId>> {

@@ -82,28 +82,42 @@ impl Unsure {
         self.pins.release(range);
     }
 
-    /// Move everything back to where it was. `is_alone` says that nobody else can have written to the file.
+    /// All of it is on the device, as far as anybody was told: it may be reclaimed, and whether another worker was told
+    /// otherwise comes out later.
+    pub(super) fn unpin(&mut self) {
+        self.pins.clear();
+        for part in &mut self.parts {
+            if part.in_memory == InMemory::Pinned {
+                part.in_memory = InMemory::Perhaps;
+            }
+        }
+    }
+
+    /// Move everything back to where it was. `is_alone` says that nobody else can have written to the file until then.
     pub(super) fn take_back(
         &mut self,
         shared: &Shared,
         target: &Target,
         donor: &Donor,
-        is_alone: bool,
+        is_alone: &dyn Fn() -> bool,
     ) -> TakenBack {
         let mut taken = TakenBack::default();
         for part in std::mem::take(&mut self.parts).into_iter().rev() {
             let range = part.range;
             // A page that was reclaimed is read from the new place, as is one that was pinned and that somebody took out of
             // the file.
-            let is_kept = match part.in_memory {
-                InMemory::Pinned => is_alone || is_cached(target, range) != Some(false),
-                InMemory::Perhaps => is_cached(target, range) == Some(true),
-                InMemory::Nothing => true,
-            };
+            let is_cached = is_cached(target, range) == Some(true);
             let back = move_back(shared, target, donor, &part);
             taken.back += back;
             // Of data that nobody changed, the old blocks have the same bytes, and an error changes nothing about that.
             let written = write_and_wait(&target.file, range.start.get(), range.len.get());
+            // A lease may have been broken while the device did not answer.
+            let is_alone = is_alone();
+            let is_kept = match part.in_memory {
+                InMemory::Pinned => is_alone || is_cached,
+                InMemory::Perhaps => is_cached,
+                InMemory::Nothing => true,
+            };
             let doubtful = match part.in_memory {
                 InMemory::Nothing => Bytes::ZERO,
                 _ if is_kept && (is_alone || written.is_ok()) => range.len.saturating_sub(back),

@@ -12,6 +12,7 @@
 //! cannot, [`F2fsDefragment`](super::F2fsDefragment) is the engine to fall back to.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io,
     os::fd::AsFd,
@@ -70,7 +71,7 @@ pub(crate) struct F2fsOffload {
 #[derive(Default)]
 struct Uncommitted {
     last: Option<Arc<File>>,
-    paths: Vec<PathBuf>,
+    paths: BTreeSet<PathBuf>,
 }
 
 impl F2fsOffload {
@@ -131,7 +132,7 @@ impl F2fsOffload {
         }
         // The data moved by the first call counts, however the second one ends.
         let rest: Vec<Range<'_>> = left.iter().map(|&at| ranges[at]).collect();
-        let again = commit(&first.file).and_then(|()| call(&rest));
+        let again = self.commit_all(&first.file).and_then(|()| call(&rest));
         Ok(match again {
             Ok(rest) => join(report, &left, rest),
             Err(error) => {
@@ -144,9 +145,16 @@ impl F2fsOffload {
     fn note_moved(&self, file: &Arc<File>, target: &Target) {
         let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
         moved.last = Some(Arc::clone(file));
-        if moved.paths.last() != Some(&target.path) {
-            moved.paths.push(target.path.clone());
+        if !moved.paths.contains(&target.path) {
+            moved.paths.insert(target.path.clone());
         }
+    }
+
+    /// Make all that has moved so far durable.
+    fn commit_all(&self, file: &File) -> io::Result<()> {
+        let moved = || self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let paths = std::mem::take(&mut moved().paths);
+        commit(file).inspect_err(|_| moved().paths.extend(paths))
     }
 }
 
@@ -296,7 +304,7 @@ impl Relocator for F2fsOffload {
 }
 
 /// The failure to write a checkpoint, for each file that it concerns.
-fn uncommitted(paths: Vec<PathBuf>, error: io::Error) -> impl Iterator<Item = FsError> {
+fn uncommitted(paths: BTreeSet<PathBuf>, error: io::Error) -> impl Iterator<Item = FsError> {
     let finding = finding(&error);
     let again = move || match (finding, error.raw_os_error()) {
         (Some(finding), _) => Finding::into(finding),

@@ -31,7 +31,7 @@ use std::{
     fs::File,
     io,
     path::PathBuf,
-    sync::mpsc,
+    sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
@@ -81,6 +81,8 @@ const MOST_PER_BYTE: u64 = 2;
 
 /// XFS frees the blocks of files in the background, which takes long of somebody's file with a billion extents.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest time for which it goes unnoticed meanwhile that the run shall stop.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// Makes free space whole.
 pub struct Compactor<'a> {
@@ -120,8 +122,9 @@ impl Compactor<'_> {
             false => self.claim(&fs)?,
         };
         let round_files = open_more_files();
-        let space =
-            settled(&fs, emptier.as_deref()).map_err(|error| self.cannot(&fs, error.into()))?;
+        let space = self
+            .settled(&fs, emptier.as_deref())
+            .map_err(|error| self.cannot(&fs, error.into()))?;
         let free = self.free(&fs, &space)?;
         self.ensure_possible(&fs, free)?;
         let mut done = Compacted {
@@ -233,7 +236,9 @@ impl Compactor<'_> {
                 })
                 .map_err(|error| self.cannot(fs, error.into()))?;
             let refused = done.add(&result, &mut stuck);
-            let space = settled(fs, None).map_err(|error| self.cannot(fs, error.into()))?;
+            let space = self
+                .settled(fs, None)
+                .map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = space.largest();
             if done.largest_after >= done.wanted {
                 done.end = CompactEnd::Reached;
@@ -429,6 +434,39 @@ impl Compactor<'_> {
         Err(self.cannot(&fs, CannotCompact::Refused(reason)))
     }
 
+    /// The space of a file system once everything is written back and what was deleted is freed.
+    fn settled(&self, fs: &Filesystem, emptier: Option<&dyn Emptier>) -> io::Result<SpaceMap> {
+        if let Some(Ok(root)) = fs.mount.as_ref().map(|mount| mount.open(fs.dev)) {
+            if fs.kind == FsKind::Xfs {
+                self.wait_for_frees(root.try_clone()?)?;
+            }
+            syncfs(root)?;
+        }
+        match emptier {
+            Some(emptier) => Ok(emptier.look()?.space),
+            None => space_map(fs),
+        }
+    }
+
+    /// Wait until XFS has freed what was deleted, or the run shall stop.
+    fn wait_for_frees(&self, root: File) -> io::Result<()> {
+        let (tells, freed) = mpsc::channel();
+        let wait = move || tells.send(wait_for_frees(&root));
+        let _waits = thread::Builder::new().spawn(wait)?;
+        let until = Instant::now() + LONGEST_WAIT;
+        loop {
+            match freed.recv_timeout(GLANCE) {
+                Err(RecvTimeoutError::Timeout)
+                    if Instant::now() < until && !self.cancel.is_cancelled() => {}
+                Ok(Ok(())) => return Ok(()),
+                unknown => {
+                    tracing::warn!(?unknown, "not all that was deleted may be free yet");
+                    return Ok(());
+                }
+            }
+        }
+    }
+
     fn cannot(&self, fs: &Filesystem, why: CannotCompact) -> Error {
         Error::CannotCompact {
             path: self.path.clone(),
@@ -445,25 +483,6 @@ impl Compactor<'_> {
         };
         let place = (key, self.path.clone());
         claim_file_systems(&[place], self.cancel, self.on_yield.clone(), self.notes)
-    }
-}
-
-/// The space of a file system once everything is written back and what was deleted is freed.
-fn settled(fs: &Filesystem, emptier: Option<&dyn Emptier>) -> io::Result<SpaceMap> {
-    if let Some(Ok(root)) = fs.mount.as_ref().map(|mount| mount.open(fs.dev)) {
-        if fs.kind == FsKind::Xfs {
-            let root = root.try_clone()?;
-            let (tells, freed) = mpsc::channel();
-            let wait = move || tells.send(wait_for_frees(&root));
-            let _waits = thread::Builder::new().spawn(wait)?;
-            let freed = freed.recv_timeout(LONGEST_WAIT);
-            tracing::debug!(?freed, "what was deleted is free");
-        }
-        syncfs(root)?;
-    }
-    match emptier {
-        Some(emptier) => Ok(emptier.look()?.space),
-        None => space_map(fs),
     }
 }
 

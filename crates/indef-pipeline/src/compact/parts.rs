@@ -23,7 +23,6 @@ use super::{
     Compactor, MOST_PER_BYTE, ROUNDS,
     region::{Limits, NoRegion, Places, pick},
     result::{CompactEnd, Compacted, Staying},
-    settled,
 };
 use crate::{
     error::{CannotCompact, Error},
@@ -98,8 +97,9 @@ impl Compactor<'_> {
             let room = || self.room(fs, &root, &map.space);
             let (part, parts) = ((fs, emptier), &chosen.parts);
             let ended = self.empty_all(part, parts, &room, done, &mut stuck, began)?;
-            let space =
-                settled(fs, Some(emptier)).map_err(|error| self.cannot(fs, error.into()))?;
+            let space = self
+                .settled(fs, Some(emptier))
+                .map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = space.longest();
             done.in_the_way.files = by_reason(&stuck);
             if done.largest_after >= done.wanted {

@@ -31,8 +31,9 @@ pub(super) struct Expense {
     slower_calls: SlowerCalls,
     /// The share of a processor that counting takes while it is chosen, where a choice holds for a time.
     while_chosen: f64,
-    /// Processor time of attaching them last, and detaching them again.
+    /// Processor time of attaching them last, and of detaching them last.
     attaching: Duration,
+    detaching: Duration,
     /// That of all times.
     attaching_in_all: Duration,
 }
@@ -51,6 +52,7 @@ impl Expense {
             slower_calls: SlowerCalls::before(options),
             while_chosen: 0.0,
             attaching: Duration::ZERO,
+            detaching: Duration::ZERO,
             attaching_in_all: Duration::ZERO,
         }
     }
@@ -85,9 +87,8 @@ impl Expense {
 
     /// Note the same of detaching them.
     pub(super) fn detached(&mut self, began: Duration) {
-        let detaching = thread_time().saturating_sub(began);
-        self.attaching += detaching;
-        self.attaching_in_all += detaching;
+        self.detaching = thread_time().saturating_sub(began);
+        self.attaching_in_all += self.detaching;
     }
 
     /// Time of attaching and detaching, in all.
@@ -123,6 +124,7 @@ impl Expense {
     ) -> Cost {
         self.shares = Some((measured.attached + measured.staying, measured.staying));
         let pauses = f64::from(choice.pauses);
+        let a_window = (self.attaching + self.detaching).as_secs_f64() / SLOT.as_secs_f64();
         let unchosen = (self.split).measured(measured.attached, seconds, seen, made);
         self.while_chosen = match self.slower_calls.is_asked() {
             true => (measured.attached - unchosen) * made as f64 / seen.max(1) as f64,
@@ -135,10 +137,10 @@ impl Expense {
             own: measured.own,
             attaching: match choice.pauses {
                 1 => 0.0,
-                _ => self.attaching.as_secs_f64() / (SLOT.as_secs_f64() * pauses),
+                _ => a_window / pauses,
             },
-            a_window: (!self.attaching.is_zero())
-                .then(|| self.attaching.as_secs_f64() / SLOT.as_secs_f64()),
+            // Until both were measured, it is not known.
+            a_window: (!self.attaching.is_zero() && !self.detaching.is_zero()).then_some(a_window),
             upkeep: measured.upkeep,
             seen: measured.seen,
         }

@@ -311,6 +311,23 @@ fn loop_no_more_moves_at_once_than_can_be_pinned() {
 /// Another worker may be told of a failure in the place of this one, which only learns of it after its commit.
 #[test]
 fn loop_what_another_worker_was_told_of_is_taken_back_after_the_commit() {
+    taken_back_after_the_commit(Shared::note_unwritten);
+}
+
+/// So may the settler, which waits for what others have moved of the file, through the same descriptor.
+#[test]
+fn loop_what_the_settler_was_told_of_is_taken_back_after_the_commit() {
+    taken_back_after_the_commit(|shared, target| {
+        // No file that could be written back; the first of them is waited for.
+        let file = Arc::new(File::open("/dev/null").unwrap());
+        for _ in 0..=64 {
+            let record = CacheRecord::of(target, FileRange::new(0, page().get()));
+            shared.settler.push(&file, target.path.clone(), record);
+        }
+    });
+}
+
+fn taken_back_after_the_commit(tell: impl Fn(&Shared, &Target)) {
     let Some(scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) else {
         return;
     };
@@ -332,11 +349,11 @@ fn loop_what_another_worker_was_told_of_is_taken_back_after_the_commit() {
     relocation.advance(LEN, &hold, &mut moved).unwrap();
     drop(hold);
     let piece = relocation.piece.as_mut().unwrap();
-    piece.finish_writing(&mut moved, true).unwrap();
-    shared.note_unwritten(&target);
+    piece.finish_writing(&mut moved, &|| true).unwrap();
+    tell(&shared, &target);
     shared.commit(&target).unwrap();
     assert_eq!(fragments(&target.file), 1);
-    let (error, lost) = failed(piece.conclude(&mut moved, true));
+    let (error, lost) = failed(piece.conclude(&mut moved, &|| true));
     assert_eq!(
         (lost, moved.relocated),
         (Bytes::ZERO, Bytes::ZERO),
