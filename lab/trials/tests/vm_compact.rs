@@ -94,7 +94,7 @@ fn vm_6_12_free_sections_become_one_run() {
 
 #[test]
 fn vm_6_12_free_sections_of_several_segments_become_one_run() {
-    compacts(&["64", "32", "8", "-s", "4"], 8 * MIB);
+    compacts(&["32", "32", "8", "-s", "4"], 8 * MIB);
 }
 
 /// With `checkpoint=disable` no move is durable: there is none, and whoever asks is told why and what to do.

@@ -21,8 +21,8 @@ use std::{
 
 use super::volume::Volume;
 
-/// With `mode=lfs`: sections beside the reserve for what is dirty of data, nodes and directories (`__get_secs_required`,
-/// fs/f2fs/segment.h, v6.12). With no more free ones F2FS collects garbage.
+/// Sections for what is dirty of nodes (one), directories (twice one) and inodes: as soon as anything is, so while a file is written
+/// (`f2fs_need_SSR`, fs/f2fs/segment.c, v6.12). With `mode=lfs` for data, nodes and directories (`__get_secs_required`, segment.h).
 const DIRTY_SECTIONS: u64 = 4;
 
 /// A look at all segments counts for so many times as long as it took.
@@ -37,11 +37,8 @@ impl Volume {
         let reserve = self
             .number("reserved_segments")
             .map_or(few, |segments| segments / self.segments_per_section());
-        let more = match self.fills_holes {
-            true => few,
-            false => DIRTY_SECTIONS,
-        };
-        Some(reserve.saturating_add(more))
+        let more = if self.fills_holes { few } else { 0 };
+        Some(reserve.saturating_add(more).saturating_add(DIRTY_SECTIONS))
     }
 
     /// The free sections, by the valid blocks of each segment. Where nothing is valid in a segment that is not free, a log
@@ -130,11 +127,15 @@ mod tests {
         assert!(!is_short());
         told.number("min_ssr_sections", 20);
         assert!(is_short());
-        told.number("free_segments", 41);
+        told.number("free_segments", 44);
+        assert!(is_short());
+        told.number("free_segments", 45);
         assert!(!is_short());
         told.number("reserved_segments", 30);
         assert!(is_short());
-        told.number("free_segments", 51);
+        told.number("free_segments", 54);
+        assert!(is_short());
+        told.number("free_segments", 55);
         assert!(!is_short());
         let mut volume = told.volume(1);
         volume.fills_holes = false;
@@ -148,28 +149,28 @@ mod tests {
         let told = Told::default();
         told.number("min_ssr_sections", 2);
         told.number("reserved_segments", 8);
-        // Eight sections of four segments; in the first four one segment each has data.
-        let mut valid = vec![0; 32];
+        // Twelve sections of four segments; in the first four one segment each has data.
+        let mut valid = vec![0; 48];
         valid[..16].iter_mut().step_by(4).for_each(|it| *it = 9);
         told.segments(&valid);
-        told.number("free_segments", 28);
+        told.number("free_segments", 44);
         let volume = told.volume(4);
-        assert_eq!(volume.kept_sections(), Some(4));
-        assert_eq!(volume.free_sections(&valid), 4);
-        assert!(Room::of(volume).is_short(), "28 segments, but 4 sections");
+        assert_eq!(volume.kept_sections(), Some(8));
+        assert_eq!(volume.free_sections(&valid), 8);
+        assert!(Room::of(volume).is_short(), "44 segments, but 8 sections");
         // One section more.
         valid[12] = 0;
         told.segments(&valid);
-        told.number("free_segments", 29);
+        told.number("free_segments", 45);
         assert!(!Room::of(told.volume(4)).is_short());
         // A log begins there.
-        told.number("free_segments", 28);
-        assert_eq!(told.volume(4).free_sections(&valid), 4);
+        told.number("free_segments", 44);
+        assert_eq!(told.volume(4).free_sections(&valid), 8);
         assert!(Room::of(told.volume(4)).is_short());
         // Sysfs alone tells no more than what they would be side by side.
         told.forget_segments();
         assert!(!Room::of(told.volume(4)).is_short());
-        told.number("free_segments", 16);
+        told.number("free_segments", 32);
         assert!(Room::of(told.volume(4)).is_short());
     }
 
