@@ -83,6 +83,9 @@ const MOST_PER_BYTE: u64 = 2;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The longest time for which it goes unnoticed meanwhile that the run shall stop.
 const GLANCE: Duration = Duration::from_millis(100);
+/// What others still held open is freed later: as long as less is free in one piece than is to be, XFS is looked at this often
+/// again, each time after a [`GLANCE`].
+const LOOKS: u32 = 10;
 
 /// Makes free space whole.
 pub struct Compactor<'a> {
@@ -123,7 +126,7 @@ impl Compactor<'_> {
         };
         let round_files = open_more_files();
         let space = self
-            .settled(&fs, emptier.as_deref())
+            .settled(&fs, emptier.as_deref(), Bytes::ZERO)
             .map_err(|error| self.cannot(&fs, error.into()))?;
         let free = self.free(&fs, &space)?;
         self.ensure_possible(&fs, free)?;
@@ -237,7 +240,7 @@ impl Compactor<'_> {
                 .map_err(|error| self.cannot(fs, error.into()))?;
             let refused = done.add(&result, &mut stuck);
             let space = self
-                .settled(fs, None)
+                .settled(fs, None, region.place.len)
                 .map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = space.largest();
             if done.largest_after >= done.wanted {
@@ -434,8 +437,27 @@ impl Compactor<'_> {
         Err(self.cannot(&fs, CannotCompact::Refused(reason)))
     }
 
-    /// The space of a file system once everything is written back and what was deleted is freed.
-    fn settled(&self, fs: &Filesystem, emptier: Option<&dyn Emptier>) -> io::Result<SpaceMap> {
+    /// The space of a file system once everything is written back and what was deleted is freed; `awaited` are to be free in one
+    /// piece.
+    fn settled(
+        &self,
+        fs: &Filesystem,
+        emptier: Option<&dyn Emptier>,
+        awaited: Bytes,
+    ) -> io::Result<SpaceMap> {
+        let mut space = self.space(fs, emptier)?;
+        for _ in 0..LOOKS {
+            if fs.kind != FsKind::Xfs || space.largest() >= awaited || self.cancel.is_cancelled() {
+                break;
+            }
+            thread::sleep(GLANCE);
+            space = self.space(fs, emptier)?;
+        }
+        Ok(space)
+    }
+
+    /// The same, looked at once.
+    fn space(&self, fs: &Filesystem, emptier: Option<&dyn Emptier>) -> io::Result<SpaceMap> {
         if let Some(Ok(root)) = fs.mount.as_ref().map(|mount| mount.open(fs.dev)) {
             if fs.kind == FsKind::Xfs {
                 self.wait_for_frees(root.try_clone()?)?;
