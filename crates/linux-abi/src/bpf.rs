@@ -53,21 +53,13 @@ pub const ABI: &[AbiItem] = &[AbiItem {
     ],
 }];
 
-/// How often a program ran, and how long in all, while statistics were on ([`enable_run_time`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Runs {
-    /// Runs on all processors.
-    pub count: u64,
-    /// Their time.
-    pub time: Duration,
-}
-
-/// The runs of the program that `program` is a descriptor of. One call; the same figures from /proc take three and a page of text.
+/// For how long the program that `program` is a descriptor of ran, on all processors, while statistics were on
+/// ([`enable_run_time`]). One call; from /proc that takes three and a page of text.
 ///
 /// # Errors
 ///
 /// `EBADF` where it is no descriptor, `EINVAL` where it is none of a BPF object.
-pub fn runs(program: RawFd) -> io::Result<Runs> {
+pub fn run_time(program: RawFd) -> io::Result<Duration> {
     let mut info = ProgInfo {
         before: [0; 24],
         run_time_ns: 0,
@@ -79,23 +71,30 @@ pub fn runs(program: RawFd) -> io::Result<Runs> {
         info_len: size_of::<ProgInfo>() as u32,
         info: (&raw mut info) as u64,
     };
-    // SAFETY: the kernel reads the attributes, reads `info`, in which no array has a length, and writes at most `info_len`
-    // bytes there; both live for the call, and it keeps no pointer.
+    // SAFETY: in `info` no array has a length; the kernel writes at most `info_len` bytes there, and it lives for the call.
+    unsafe { call(OBJ_GET_INFO_BY_FD, &attributes) }?;
+    Ok(Duration::from_nanos(info.run_time_ns))
+}
+
+/// bpf(2) with the part of `union bpf_attr` that a command reads. Returns what the kernel does.
+///
+/// # Safety
+///
+/// The attributes are those of the command, and what they point to is as it wants it, for as long as the call takes.
+unsafe fn call<T>(command: libc::c_long, attributes: &T) -> io::Result<libc::c_long> {
+    // SAFETY: the kernel reads as many bytes as it is told, and they are there; the rest is the caller's.
     let done = unsafe {
         libc::syscall(
             libc::SYS_bpf,
-            OBJ_GET_INFO_BY_FD,
-            &raw const attributes,
-            size_of::<GetInfo>(),
+            command,
+            std::ptr::from_ref(attributes),
+            size_of::<T>(),
         )
     };
-    if done < 0 {
-        return Err(io::Error::last_os_error());
+    match done {
+        0.. => Ok(done),
+        _ => Err(io::Error::last_os_error()),
     }
-    Ok(Runs {
-        count: info.run_cnt,
-        time: Duration::from_nanos(info.run_time_ns),
-    })
 }
 
 /// `BPF_ENABLE_STATS` of `enum bpf_cmd`, and `BPF_STATS_RUN_TIME` of `enum bpf_stats_type`
@@ -117,18 +116,8 @@ struct EnableStats {
 /// `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` before Linux 5.8.
 pub fn enable_run_time() -> io::Result<OwnedFd> {
     let attributes = EnableStats { kind: RUN_TIME };
-    // SAFETY: the kernel reads as many bytes as it is told, and they are there; it keeps no pointer.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            ENABLE_STATS,
-            &raw const attributes,
-            size_of::<EnableStats>(),
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // SAFETY: these are the command's attributes, without a pointer.
+    let fd = unsafe { call(ENABLE_STATS, &attributes) }?;
     // SAFETY: the kernel has just opened it for us; descriptors are small integers.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
@@ -138,11 +127,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_program_has_no_runs() {
+    fn what_is_no_program_has_no_run_time() {
         let file = tempfile::tempfile().unwrap();
         // EPERM where bpf(2) is not allowed at all.
         for fd in [-1, std::os::fd::AsRawFd::as_raw_fd(&file)] {
-            assert!(runs(fd).is_err(), "{fd}");
+            assert!(run_time(fd).is_err(), "{fd}");
         }
     }
 

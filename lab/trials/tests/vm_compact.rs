@@ -7,9 +7,15 @@ use serde_json::Value;
 use trials::indef;
 use units::Bytes;
 
-const COMPACT: &str = include_str!("scripts/compact.sh");
+const COMPACT: &str = concat!(
+    include_str!("scripts/fill_in_part.sh"),
+    include_str!("scripts/compact.sh")
+);
 const CHECKPOINTS_OFF: &str = include_str!("scripts/checkpoints_off.sh");
-const CHECKPOINTS_OFF_AMID: &str = include_str!("scripts/checkpoints_off_amid.sh");
+const CHECKPOINTS_OFF_AMID: &str = concat!(
+    include_str!("scripts/fill_in_part.sh"),
+    include_str!("scripts/checkpoints_off_amid.sh")
+);
 const MIB: u64 = 1 << 20;
 
 fn read(folder: &Path, name: &str) -> Value {

@@ -42,7 +42,7 @@ use super::{
     donor::{Donor, refuse},
     queue::{MoveQueue, WINDOW},
     shared::Shared,
-    unsure::{InMemory, TakenBack, Unsure},
+    unsure::{InMemory, MAX_BUSY, TakenBack, Unsure, size},
 };
 use crate::{
     CacheRecord, Moved, NotTakenBack, Refusal, Target,
@@ -53,8 +53,6 @@ use crate::{
 
 /// Moved bytes are handed to the device in batches of this size.
 const WRITE_BATCH: Bytes = Bytes::mib(1);
-/// Calls in a row that find a page busy before it is left where it is.
-const MAX_BUSY: u32 = 8;
 
 #[derive(Debug)]
 struct Window {
@@ -431,7 +429,7 @@ impl<'a> DonorPiece<'a> {
             // Everything from here on is a hole now.
             Errno::NODATA => Ok(part.len),
             // Cut off meanwhile.
-            Errno::INVAL if self.size() <= part.start.get() => {
+            Errno::INVAL if size(self.target) <= part.start.get() => {
                 let segment = self.queue.to_move.front();
                 Ok(segment.map_or(part.len, |segment| segment.range.len))
             }
@@ -449,10 +447,6 @@ impl<'a> DonorPiece<'a> {
             Errno::BUSY => Err(SkipReason::InUse.into()),
             errno => Err(refuse(self.target, "move extents", errno)),
         }
-    }
-
-    fn size(&self) -> u64 {
-        self.target.file.metadata().map_or(0, |status| status.len())
     }
 
     /// A page of the range was dirty, or its folio was, since somebody is writing to it: get it

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Calls in a row that find a page busy before it is left where it is.
-const MAX_BUSY: u32 = 8;
+pub(super) const MAX_BUSY: u32 = 8;
 
 /// How sure it is that the page cache has what moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,8 @@ fn is_cached(target: &Target, range: FileRange) -> Option<bool> {
     Some(cached == range.len.div_ceil(page()))
 }
 
-fn size(target: &Target) -> u64 {
+/// The bytes of a file; 0 where that cannot be told.
+pub(super) fn size(target: &Target) -> u64 {
     target.file.metadata().map_or(0, |status| status.len())
 }
 

@@ -126,7 +126,7 @@ impl Compactor<'_> {
         };
         let round_files = open_more_files();
         let space = self
-            .settled(&fs, emptier.as_deref(), Bytes::ZERO)
+            .space(&fs, emptier.as_deref())
             .map_err(|error| self.cannot(&fs, error.into()))?;
         let free = self.free(&fs, &space)?;
         self.ensure_possible(&fs, free)?;
@@ -240,7 +240,7 @@ impl Compactor<'_> {
                 .map_err(|error| self.cannot(fs, error.into()))?;
             let refused = done.add(&result, &mut stuck);
             let space = self
-                .settled(fs, None, region.place.len)
+                .settled(fs, region.place.len)
                 .map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = space.largest();
             if done.largest_after >= done.wanted {
@@ -437,26 +437,20 @@ impl Compactor<'_> {
         Err(self.cannot(&fs, CannotCompact::Refused(reason)))
     }
 
-    /// The space of a file system once everything is written back and what was deleted is freed; `awaited` are to be free in one
-    /// piece.
-    fn settled(
-        &self,
-        fs: &Filesystem,
-        emptier: Option<&dyn Emptier>,
-        awaited: Bytes,
-    ) -> io::Result<SpaceMap> {
-        let mut space = self.space(fs, emptier)?;
+    /// The space of a file system once so much of it is free in one piece, as it is to be.
+    fn settled(&self, fs: &Filesystem, awaited: Bytes) -> io::Result<SpaceMap> {
+        let mut space = self.space(fs, None)?;
         for _ in 0..LOOKS {
             if fs.kind != FsKind::Xfs || space.largest() >= awaited || self.cancel.is_cancelled() {
                 break;
             }
             thread::sleep(GLANCE);
-            space = self.space(fs, emptier)?;
+            space = self.space(fs, None)?;
         }
         Ok(space)
     }
 
-    /// The same, looked at once.
+    /// The space of a file system once everything is written back and what was deleted is freed.
     fn space(&self, fs: &Filesystem, emptier: Option<&dyn Emptier>) -> io::Result<SpaceMap> {
         if let Some(Ok(root)) = fs.mount.as_ref().map(|mount| mount.open(fs.dev)) {
             if fs.kind == FsKind::Xfs {

@@ -98,7 +98,7 @@ impl Compactor<'_> {
             let (part, parts) = ((fs, emptier), &chosen.parts);
             let ended = self.empty_all(part, parts, &room, done, &mut stuck, began)?;
             let space = self
-                .settled(fs, Some(emptier), Bytes::ZERO)
+                .space(fs, Some(emptier))
                 .map_err(|error| self.cannot(fs, error.into()))?;
             done.largest_after = space.longest();
             done.in_the_way.files = by_reason(&stuck);

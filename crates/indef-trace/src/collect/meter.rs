@@ -55,7 +55,7 @@ impl Runs {
     fn of(programs: &[Watched]) -> Self {
         let mut sum = Self::default();
         for Watched { fd, stays } in programs {
-            let time = bpf::runs(*fd).unwrap_or_default().time;
+            let time = bpf::run_time(*fd).unwrap_or_default();
             sum.time += time;
             if *stays {
                 sum.staying += time;

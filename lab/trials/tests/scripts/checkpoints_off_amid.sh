@@ -13,35 +13,11 @@ mounted() {
   echo 3600 >/sys/fs/f2fs/vda/gc_idle_interval
 }
 mounted
-mkdir /mnt/f2fs/files
-dd if=/dev/urandom of=/tmp/piece bs=512k count=1 2>/dev/null
-number=0
-while cp /tmp/piece /mnt/f2fs/files/$number 2>/dev/null; do
-  echo $number >>/mnt/f2fs/files/$number || break
-  number=$((number + 1))
-done
-rm -f /mnt/f2fs/files/$number
-sync
-while [ $number -gt 0 ]; do
-  number=$((number - 1))
-  [ $((number % 4)) -ge 3 ] || rm -f /mnt/f2fs/files/$number
-done
-sync
+fill_in_part 4 1
 sums() {
   (cd /mnt/f2fs && find . -type f | sort | xargs md5sum)
 }
 sums >/tmp/before
-# How much of it may not be used meanwhile is no matter.
-checkpoints_off() {
-  mount -o remount,checkpoint=disable:100% /mnt/f2fs
-}
-next_mount() {
-  umount /mnt/f2fs
-  mounted
-  echo 3 >/proc/sys/vm/drop_caches
-  sums | cmp - /tmp/before
-}
-
 $indef compact --json --want 48MiB --rate 2MiB /mnt/f2fs >/share/done.json 2>/share/said &
 pid=$!
 moved() {
@@ -52,9 +28,13 @@ while [ $(($(moved) - first)) -lt 512 ]; do
   kill -0 $pid
   sleep 0.1
 done
-checkpoints_off
+# How much of it may not be used meanwhile is no matter.
+mount -o remount,checkpoint=disable:100% /mnt/f2fs
 ! wait $pid || exit 3
-next_mount
+umount /mnt/f2fs
+mounted
+echo 3 >/proc/sys/vm/drop_caches
+sums | cmp - /tmp/before
 
 umount /mnt/f2fs
 fsck.f2fs --dry-run /dev/vda >/tmp/fsck

@@ -9,20 +9,8 @@ shift 4
 mkfs.f2fs -f -q "$@" /dev/vda >/dev/null
 mkdir -p /mnt/f2fs
 mount -t f2fs -o noatime /dev/vda /mnt/f2fs
-mkdir /mnt/f2fs/files /mnt/f2fs/empty
-dd if=/dev/urandom of=/tmp/piece bs=512k count=1 2>/dev/null
-number=0
-while cp /tmp/piece /mnt/f2fs/files/$number 2>/dev/null; do
-  echo $number >>/mnt/f2fs/files/$number || break
-  number=$((number + 1))
-done
-rm -f /mnt/f2fs/files/$number
-sync
-while [ $number -gt 0 ]; do
-  number=$((number - 1))
-  [ $((number % of)) -ge $((of - keep)) ] || rm -f /mnt/f2fs/files/$number
-done
-sync
+mkdir /mnt/f2fs/empty
+fill_in_part $of $keep
 # Nobody else makes room meanwhile.
 echo 3600 >/sys/fs/f2fs/vda/gc_idle_interval
 sums() {

@@ -141,6 +141,11 @@ fn move_with(
     (moved, done)
 }
 
+/// The same, with nothing to do after its beginning.
+fn move_whole(path: &Path, meanwhile: impl FnOnce(&Target)) -> (Moved, Result<(), Refusal>) {
+    move_with(path, |_| (), |_| (), |_, target| meanwhile(target))
+}
+
 /// The error, and of how much it says that it may be lost.
 fn failed(done: Result<(), Refusal>) -> (FsError, Bytes) {
     let error = match done {
@@ -161,16 +166,11 @@ fn loop_what_cannot_be_written_is_whole_though_memory_is_short() {
         return;
     };
     for is_short in [false, true] {
-        let (moved, done) = move_with(
-            &full.path,
-            |_| (),
-            |_| (),
-            |_, target| {
-                if is_short {
-                    full.reclaim(target);
-                }
-            },
-        );
+        let (moved, done) = move_whole(&full.path, |target| {
+            if is_short {
+                full.reclaim(target);
+            }
+        });
         let (error, lost) = failed(done);
         assert_eq!(lost, Bytes::ZERO, "{error}");
         assert_eq!(moved.relocated, Bytes::ZERO);
@@ -191,23 +191,18 @@ fn loop_what_others_write_before_it_is_taken_back_is_kept() {
         other.write_all_at(bytes, at).unwrap();
         expected[at as usize..][..bytes.len()].copy_from_slice(bytes);
     };
-    let (_, done) = move_with(
-        &full.path,
-        |_| (),
-        |_| (),
-        |_, target| {
-            // A part of a page, and pages.
-            write(5 * PAGE + 10, &[1; 100]);
-            write(9 * PAGE - 1, &[2; 2 * PAGE as usize]);
-            other.sync_all().unwrap_err();
-            full.reclaim(target);
-            write(100 * PAGE + 1, &[3; PAGE as usize]);
-            let map = SharedBytes::map(&other, LEN.get() as usize).unwrap();
-            map.store(200 * PAGE as usize, 4);
-            drop(map);
-            full.reclaim(target);
-        },
-    );
+    let (_, done) = move_whole(&full.path, |target| {
+        // A part of a page, and pages.
+        write(5 * PAGE + 10, &[1; 100]);
+        write(9 * PAGE - 1, &[2; 2 * PAGE as usize]);
+        other.sync_all().unwrap_err();
+        full.reclaim(target);
+        write(100 * PAGE + 1, &[3; PAGE as usize]);
+        let map = SharedBytes::map(&other, LEN.get() as usize).unwrap();
+        map.store(200 * PAGE as usize, 4);
+        drop(map);
+        full.reclaim(target);
+    });
     expected[200 * PAGE as usize] = 4;
     let (error, lost) = failed(done);
     assert_eq!(lost, Bytes::ZERO, "{error}");
@@ -226,15 +221,10 @@ fn loop_what_others_cut_off_before_it_is_taken_back_stays_cut_off() {
     };
     let other = open(&full.path);
     let cut = 300 * PAGE + 5;
-    let (_, done) = move_with(
-        &full.path,
-        |_| (),
-        |_| (),
-        |_, target| {
-            other.set_len(cut).unwrap();
-            full.reclaim(target);
-        },
-    );
+    let (_, done) = move_whole(&full.path, |target| {
+        other.set_len(cut).unwrap();
+        full.reclaim(target);
+    });
     let (error, lost) = failed(done);
     assert_eq!(lost, Bytes::ZERO, "{error}");
     drop(other);
