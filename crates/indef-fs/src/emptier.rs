@@ -178,8 +178,8 @@ pub enum NotEmptied {
 pub enum NoEmptier {
     /// Files move one by one there, or not at all.
     OtherKind,
-    /// Data of Btrfs is striped over devices, or twice on one.
-    Striped,
+    /// Btrfs stores data in a way that is newer than this program.
+    Unknown,
     /// Chunks have data and trees.
     Mixed,
     /// It is on a device with zones: its kernel empties them by itself.

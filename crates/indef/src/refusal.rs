@@ -101,8 +101,8 @@ fn cannot_compact(why: &CannotCompact) -> String {
         CannotCompact::Kind(kind) => {
             format!("indef cannot make free space of {kind} whole; it can on ext4, XFS, Btrfs and F2FS")
         }
-        CannotCompact::Parts(NoEmptier::Striped) => "its data is striped over devices, or twice on one device, where indef \
-             cannot tell which chunks lie side by side; btrfs balance start -dusage=50 PATH empties those that are half used"
+        CannotCompact::Parts(NoEmptier::Unknown) => "its data is stored in a way that is newer than this program, which cannot \
+             tell which chunks lie side by side; btrfs balance start -dusage=50 PATH empties those that are half used"
             .into(),
         CannotCompact::Parts(NoEmptier::Mixed) => "its chunks have data and metadata (mkfs.btrfs --mixed), which the kernel \
              cannot empty one by one; btrfs balance start PATH empties all of them"

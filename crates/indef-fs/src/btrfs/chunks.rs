@@ -26,7 +26,7 @@ use rustix::{fs::syncfs, io::Errno};
 use units::{Bytes, PhysRange};
 
 use super::{
-    rows::{Rows, holes, unallocated_runs},
+    rows::{Rows, holes, kind_of_new, unallocated_runs},
     settled::folder,
 };
 use crate::{
@@ -57,8 +57,8 @@ impl Chunks {
         Ok(
             if data().any(|kind| kind.contains(BlockGroupKind::METADATA)) {
                 Err(NoEmptier::Mixed)
-            } else if data().any(|kind| !is_plain(kind)) {
-                Err(NoEmptier::Striped)
+            } else if !data().all(is_known) {
+                Err(NoEmptier::Unknown)
             } else if is_zoned(&root)? {
                 Err(NoEmptier::ByItself)
             } else if !is_told(&root)? {
@@ -183,7 +183,8 @@ fn written_by_this_thread() -> u64 {
     written.unwrap_or(0)
 }
 
-/// The free space of a file system; `None` where `stop` said so, data is striped, or there is no free space tree.
+/// The free space of a file system; `None` where `stop` said so, data is stored in a way that is not known, or there is no free
+/// space tree.
 pub(crate) fn space_map(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<SpaceMap>> {
     Ok(look(root, stop)?.map(|map| map.space))
 }
@@ -202,11 +203,9 @@ fn is_told(root: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether each stripe of a chunk has all of it, on a device of its own.
-fn is_plain(kind: BlockGroupKind) -> bool {
-    let mirrored = BlockGroupKind::RAID1 | BlockGroupKind::RAID1C3 | BlockGroupKind::RAID1C4;
-    let known = BlockGroupKind::DATA | BlockGroupKind::METADATA | mirrored;
-    known.contains(kind)
+/// Whether it is known how a chunk of this kind lies on its devices.
+fn is_known(kind: BlockGroupKind) -> bool {
+    BlockGroupKind::KNOWN.contains(kind)
 }
 
 fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
@@ -216,7 +215,8 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
     let data = chunks
         .iter()
         .filter(|chunk| chunk.kind.contains(BlockGroupKind::DATA));
-    let copies = data.map(|chunk| chunk.stripes.len()).max().unwrap_or(1);
+    // Another one gives no room for such chunks.
+    let kind = kind_of_new(data.fold(BlockGroupKind::DATA, |all, chunk| all | chunk.kind));
     let (mut map, mut rows, mut end) = (PartMap::default(), Rows::on(&devices), 0);
     for chunk in &chunks {
         end = end.max(chunk.start.saturating_add(chunk.len));
@@ -224,7 +224,7 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
             map.space.metadata += Bytes(chunk.len);
             continue;
         }
-        if !is_plain(chunk.kind) {
+        if !is_known(chunk.kind) {
             return Ok(None);
         }
         let Some(used) = btrfs::used(root, chunk.start, chunk.len)? else {
@@ -250,8 +250,7 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
         map.inside
             .extend(runs.iter().map(|run| (chunk.start, run.len)));
         map.space.free.append(&mut runs);
-        // One with fewer copies gives no room for a chunk with all of them.
-        if chunk.stripes.len() == copies {
+        if chunk.kind == kind {
             map.parts.extend(rows.add(chunk).map(|place| Part {
                 address: chunk.start,
                 place,
@@ -263,29 +262,10 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
     let holes = holes(&devices, &chunks);
     map.vacant = rows.vacant(&holes);
     // A new chunk has the addresses after the last one.
-    for run in unallocated_runs(&holes, copies) {
+    for run in unallocated_runs(&holes, kind) {
         end = end.saturating_add(sector.into());
         map.space.free.push(PhysRange::new(end, run));
         end = end.saturating_add(run);
     }
     Ok(Some(map))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn striped_data_is_not_plain() {
-        let data = BlockGroupKind::DATA;
-        assert!(is_plain(data) && is_plain(data | BlockGroupKind::RAID1C3));
-        for other in [
-            BlockGroupKind::RAID0,
-            BlockGroupKind::DUP,
-            BlockGroupKind::RAID6,
-            BlockGroupKind::from_bits_retain(1 << 40),
-        ] {
-            assert!(!is_plain(data | other), "{other:?}");
-        }
-    }
 }

@@ -2,7 +2,9 @@
 //!
 //! A mirrored chunk lies on several devices, and a new one needs room on as many. What lies beside a chunk on one of them may
 //! lie elsewhere on another one: devices are of different size, and the kernel takes the one with the most room first. So
-//! chunks and room make a longer run of room only where they touch on all devices ([`Rows`]).
+//! chunks and room make a longer run of room only where they touch on all devices ([`Rows`]). A striped chunk is as long as
+//! its stripes together, so a byte of a device is several bytes of a place. What has both copies on one device has each chunk
+//! for itself: which room the next one's copies share out among them, no place tells.
 
 use linux_abi::btrfs::{BlockGroupKind, Chunk, Device, Stripe};
 use units::PhysRange;
@@ -10,8 +12,36 @@ use units::PhysRange;
 /// The first bytes of a device are in no chunk (`BTRFS_DEVICE_RANGE_RESERVED`, fs/btrfs/fs.h, v6.12).
 const RESERVED: u64 = 1 << 20;
 
-/// The devices of a chunk, and how far each copy lies from the first one: in a row, what touches on one device touches on all.
-type Row = Vec<(u64, i128)>;
+/// Chunks that lie on the same devices, equally far from each other: in a row, what touches on one device touches on all.
+#[derive(Debug, PartialEq)]
+struct Row {
+    /// The device of each stripe, and how far it lies from the first one.
+    stripes: Vec<(u64, i128)>,
+    /// The bytes of data for each byte of a stripe.
+    spread: u64,
+}
+
+impl Row {
+    fn of(chunk: &Chunk) -> Option<(Self, u64)> {
+        let mut stripes = chunk.stripes.clone();
+        stripes.sort_unstable_by_key(|stripe| (stripe.device, stripe.start));
+        let first = stripes.first()?.start;
+        let distance = |stripe: &Stripe| i128::from(stripe.start) - i128::from(first);
+        let row = Self {
+            stripes: stripes
+                .iter()
+                .map(|stripe| (stripe.device, distance(stripe)))
+                .collect(),
+            spread: data_stripes(chunk.kind, stripes.len()) as u64,
+        };
+        Some((row, first))
+    }
+
+    /// Whether no two stripes are on the same device.
+    fn is_spread_out(&self) -> bool {
+        self.stripes.is_sorted_by(|one, next| one.0 < next.0)
+    }
+}
 
 /// The rows of a file system. Each has places of its own, which are those on the device of the first copy.
 pub(super) struct Rows<'a> {
@@ -29,35 +59,33 @@ impl<'a> Rows<'a> {
 
     /// The place of a chunk in its row.
     pub(super) fn add(&mut self, chunk: &Chunk) -> Option<PhysRange> {
-        let mut stripes = chunk.stripes.clone();
-        stripes.sort_unstable_by_key(|stripe| stripe.device);
-        let first = stripes.first()?.start;
-        let distance = |stripe: &Stripe| i128::from(stripe.start) - i128::from(first);
-        let row: Row = stripes
-            .iter()
-            .map(|stripe| (stripe.device, distance(stripe)))
-            .collect();
+        let (row, first) = Row::of(chunk)?;
+        let start = first.saturating_mul(row.spread);
         let known = self.rows.iter().position(|other| *other == row);
         let number = known.unwrap_or_else(|| {
             self.rows.push(row);
             self.rows.len() - 1
         });
         let base = self.base(number)?;
-        Some(PhysRange::new(base.saturating_add(first), chunk.len))
+        Some(PhysRange::new(base.saturating_add(start), chunk.len))
     }
 
     /// What no chunk has on any device of a row, in all rows, in the order of the places.
     pub(super) fn vacant(&self, holes: &[Hole]) -> Vec<PhysRange> {
         let mut vacant = Vec::new();
         for (number, row) in self.rows.iter().enumerate() {
-            let of_copies = row.iter().map(|copy| seen_from_first(holes, *copy));
-            let common = of_copies.reduce(|one, other| common(&one, &other));
+            if !row.is_spread_out() {
+                continue;
+            }
+            let of_stripes = { row.stripes.iter() }.map(|stripe| seen_from_first(holes, *stripe));
+            let common = of_stripes.reduce(|one, other| common(&one, &other));
             let Some(base) = self.base(number) else {
                 continue;
             };
             for (start, end) in common.unwrap_or_default() {
-                // Both lie on the device of the first copy.
+                // Both lie on the device of the first stripe.
                 if let (Ok(start), Ok(len)) = (u64::try_from(start), u64::try_from(end - start)) {
+                    let [start, len] = [start, len].map(|at| at.saturating_mul(row.spread));
                     vacant.push(PhysRange::new(base.saturating_add(start), len));
                 }
             }
@@ -69,19 +97,21 @@ impl<'a> Rows<'a> {
     /// Where the places of a row begin.
     fn base(&self, number: usize) -> Option<u64> {
         let row = self.rows.get(number)?;
-        let (first, _) = row.first()?;
-        let of_device = base_of(self.devices, *first)?;
-        if row.len() == 1 {
+        let (first, _) = row.stripes.first()?;
+        let of_device = base_of(self.devices, *first)?.saturating_mul(row.spread);
+        if row.stripes.len() == 1 {
             return Some(of_device);
         }
-        // Several may have the same devices.
+        // Several may have the same devices, and so may rows of one stripe, which come first.
         let sizes = self.devices.iter().map(|device| device.size);
         let all = sizes.fold(0, u64::saturating_add);
-        Some(all.saturating_mul(number as u64).saturating_add(of_device))
+        let before = self.rows[..number].iter().map(|row| row.spread);
+        let before = before.fold(1, u64::saturating_add);
+        Some(all.saturating_mul(before).saturating_add(of_device))
     }
 }
 
-/// The holes of a copy's device (start and end), as far from the first copy as this one is from it.
+/// The holes of a stripe's device (start and end), as far from the first stripe as this one is from it.
 fn seen_from_first(holes: &[Hole], (device, distance): (u64, i128)) -> Vec<(i128, i128)> {
     let of_device = holes.iter().filter(|hole| hole.device == device);
     of_device
@@ -157,24 +187,74 @@ pub(super) fn holes(devices: &[Device], chunks: &[Chunk]) -> Vec<Hole> {
 
 /// The bytes of a device that a stripe of a chunk takes.
 fn length_of_stripe(chunk: &Chunk) -> u64 {
-    let stripes = chunk.stripes.len().max(1) as u64;
-    let parities = match chunk.kind {
+    chunk.len / data_stripes(chunk.kind, chunk.stripes.len()) as u64
+}
+
+/// The stripes of a chunk that have different data.
+fn data_stripes(kind: BlockGroupKind, stripes: usize) -> usize {
+    let parities = match kind {
         kind if kind.contains(BlockGroupKind::RAID5) => 1,
         kind if kind.contains(BlockGroupKind::RAID6) => 2,
         _ => 0,
     };
-    let striped = BlockGroupKind::RAID0
-        | BlockGroupKind::RAID10
-        | BlockGroupKind::RAID5
-        | BlockGroupKind::RAID6;
-    match chunk.kind.intersects(striped) {
-        true => chunk.len / ((stripes - parities.min(stripes - 1)) / chunk.kind.copies()).max(1),
-        false => chunk.len,
+    match kind.intersects(STRIPED) {
+        true => (stripes.saturating_sub(parities) / kind.copies() as usize).max(1),
+        false => 1,
     }
 }
 
-/// The runs that new chunks could have: each of them takes the longest hole of as many devices as it has copies.
-pub(super) fn unallocated_runs(holes: &[Hole], copies: usize) -> Vec<u64> {
+/// Kinds of chunks that lie on as many devices as there are with room.
+const STRIPED: BlockGroupKind = BlockGroupKind::RAID0
+    .union(BlockGroupKind::RAID10)
+    .union(BlockGroupKind::RAID5)
+    .union(BlockGroupKind::RAID6);
+
+/// Of these kinds of data a new chunk has the one that is first here (`btrfs_reduce_alloc_profile`, fs/btrfs/block-group.c,
+/// v6.12), else a single copy.
+pub(super) fn kind_of_new(kinds: BlockGroupKind) -> BlockGroupKind {
+    let order = [
+        BlockGroupKind::RAID1C4,
+        BlockGroupKind::RAID6,
+        BlockGroupKind::RAID1C3,
+        BlockGroupKind::RAID5,
+        BlockGroupKind::RAID10,
+        BlockGroupKind::RAID1,
+        BlockGroupKind::DUP,
+        BlockGroupKind::RAID0,
+    ];
+    let first = order.into_iter().find(|kind| kinds.contains(*kind));
+    BlockGroupKind::DATA | first.unwrap_or(BlockGroupKind::empty())
+}
+
+/// The devices that a new chunk needs at least, and a number of which theirs is a multiple (`btrfs_raid_array`,
+/// fs/btrfs/volumes.c, v6.12).
+const fn devices_of_new(kind: BlockGroupKind) -> (usize, usize) {
+    if kind.contains(BlockGroupKind::RAID10) {
+        (2, 2)
+    } else if kind.contains(BlockGroupKind::RAID6) {
+        (3, 1)
+    } else if kind.contains(BlockGroupKind::RAID5) {
+        (2, 1)
+    } else if kind.intersects(STRIPED.union(BlockGroupKind::DUP)) {
+        (1, 1)
+    } else {
+        let copies = kind.copies() as usize;
+        (copies, copies)
+    }
+}
+
+/// The runs that new chunks of this kind could have: each of them takes the longest hole of as many devices as it may, and
+/// as much of each as there is in all of these.
+pub(super) fn unallocated_runs(holes: &[Hole], kind: BlockGroupKind) -> Vec<u64> {
+    let (least, step) = devices_of_new(kind);
+    let most = match kind.intersects(STRIPED) {
+        true => usize::MAX,
+        false => least,
+    };
+    let on_one_device = match kind.contains(BlockGroupKind::DUP) {
+        true => kind.copies(),
+        false => 1,
+    };
     let mut left = holes.to_vec();
     let mut runs = Vec::new();
     loop {
@@ -188,22 +268,20 @@ pub(super) fn unallocated_runs(holes: &[Hole], copies: usize) -> Vec<u64> {
             {
                 chosen.push(index);
             }
-            if chosen.len() == copies {
+            if chosen.len() == most {
                 break;
             }
         }
-        if chosen.len() < copies.max(1) {
+        chosen.truncate(chosen.len() / step * step);
+        let shortest = chosen.iter().map(|index| left[*index].len).min();
+        let len = shortest.unwrap_or(0) / on_one_device;
+        if chosen.len() < least || len == 0 {
             return runs;
         }
-        let len = chosen
-            .iter()
-            .map(|index| left[*index].len)
-            .min()
-            .unwrap_or(0);
-        runs.push(len);
+        runs.push(len.saturating_mul(data_stripes(kind, chosen.len()) as u64));
         for index in chosen {
-            left[index].len -= len;
-            left[index].start += len;
+            left[index].len -= len * on_one_device;
+            left[index].start += len * on_one_device;
         }
     }
 }
@@ -279,21 +357,72 @@ mod tests {
     }
 
     #[test]
-    fn a_new_chunk_lies_on_as_many_devices_as_it_has_copies() {
+    fn a_new_chunk_lies_on_as_many_devices_as_its_kind_has() {
         let holes = [
             hole(1, 51, 9),
             hole(1, 65, 31),
             hole(3, 6, 40),
             hole(4, 0, 5),
         ];
-        let runs = |copies| {
-            let runs = unallocated_runs(&holes, copies);
+        let runs = |kind| {
+            let runs = unallocated_runs(&holes, BlockGroupKind::DATA | kind);
             runs.iter().map(|run| run / MIB).collect::<Vec<_>>()
         };
-        assert_eq!(runs(1), [40, 31, 9, 5]);
-        assert_eq!(runs(2), [31, 9]);
-        assert_eq!(runs(3), [5]);
-        assert!(runs(4).is_empty());
+        assert_eq!(runs(BlockGroupKind::empty()), [40, 31, 9, 5]);
+        assert_eq!(runs(BlockGroupKind::RAID1), [31, 9]);
+        assert_eq!(runs(BlockGroupKind::RAID1C3), [5]);
+        assert!(runs(BlockGroupKind::RAID1C4).is_empty());
+        // Both copies share a hole.
+        assert_eq!(runs(BlockGroupKind::DUP), [20, 15, 4, 2]);
+        // Of 40, 31 and 5 first, then of 35 and 26, then of 9 and 9.
+        assert_eq!(runs(BlockGroupKind::RAID0), [15, 52, 18]);
+        assert_eq!(runs(BlockGroupKind::RAID5), [10, 26, 9]);
+        assert_eq!(runs(BlockGroupKind::RAID6), [5]);
+        assert_eq!(runs(BlockGroupKind::RAID10), [31, 9]);
+    }
+
+    #[test]
+    fn a_new_chunk_is_of_the_safest_kind() {
+        let all = BlockGroupKind::DATA | BlockGroupKind::RAID1 | BlockGroupKind::RAID0;
+        assert_eq!(
+            kind_of_new(all),
+            BlockGroupKind::DATA | BlockGroupKind::RAID1
+        );
+        assert_eq!(kind_of_new(BlockGroupKind::DATA), BlockGroupKind::DATA);
+    }
+
+    #[test]
+    fn striped_chunks_are_as_long_as_their_stripes_together() {
+        let devices = [device(1, 100), device(2, 200)];
+        let striped = BlockGroupKind::DATA | BlockGroupKind::RAID0;
+        let chunks = [
+            chunk(0, 40, striped, &[(2, 1), (1, 21)]),
+            chunk(40, 40, striped, &[(1, 41), (2, 21)]),
+        ];
+        let mut rows = Rows::on(&devices);
+        let places: Vec<_> = chunks
+            .iter()
+            .map(|chunk| rows.add(chunk).unwrap())
+            .collect();
+        let range = |start, len| PhysRange::new(start * MIB, len * MIB);
+        assert_eq!(places, [range(342, 40), range(382, 40)]);
+        let holes = holes(&devices, &chunks);
+        assert_eq!(holes, [hole(1, 1, 20), hole(1, 61, 39), hole(2, 41, 159)]);
+        // Behind them, on both devices.
+        assert_eq!(rows.vacant(&holes), [range(422, 78)]);
+    }
+
+    #[test]
+    fn chunks_that_lie_twice_on_a_device_stand_alone() {
+        let devices = [device(1, 100)];
+        let twice = BlockGroupKind::DATA | BlockGroupKind::DUP;
+        let chunks = [chunk(0, 10, twice, &[(1, 11), (1, 1)])];
+        let mut rows = Rows::on(&devices);
+        let place = rows.add(&chunks[0]);
+        assert_eq!(place, Some(PhysRange::new(101 * MIB, 10 * MIB)));
+        let holes = holes(&devices, &chunks);
+        assert_eq!(holes, [hole(1, 21, 79)]);
+        assert!(rows.vacant(&holes).is_empty());
     }
 
     #[test]
@@ -312,11 +441,14 @@ mod tests {
             .map(|chunk| rows.add(chunk).unwrap())
             .collect();
         let range = |start, len| PhysRange::new(start * MIB, len * MIB);
-        assert_eq!(places, [range(21, 20), range(41, 20), range(300 + 11, 10)]);
+        assert_eq!(
+            places,
+            [range(321, 20), range(341, 20), range(600 + 11, 10)]
+        );
         let holes = holes(&devices, &chunks);
         assert_eq!(holes, [hole(1, 1, 10), hole(1, 61, 39), hole(2, 51, 149)]);
         let vacant = rows.vacant(&holes);
-        assert_eq!(vacant, [range(71, 29), range(300 + 61, 39)]);
+        assert_eq!(vacant, [range(371, 29), range(600 + 61, 39)]);
     }
 
     #[test]

@@ -41,11 +41,12 @@ fn btrfs(arguments: &[&str], path: &Path) {
 }
 
 fn aged() -> Option<ScratchFs> {
-    aged_as(ScratchFs::builder("btrfs", VOLUME))
+    aged_as(ScratchFs::builder("btrfs", VOLUME), VOLUME)
 }
 
-/// Fill it with files in a subvolume, and keep each fourth of them: all room is in chunks then, which are used for a quarter.
-fn aged_as(builder: ScratchFsBuilder) -> Option<ScratchFs> {
+/// Fill it, which has room for so much, with files in a subvolume, and keep each fourth of them: all room is in chunks then, which
+/// are used for a quarter.
+fn aged_as(builder: ScratchFsBuilder, room: Bytes) -> Option<ScratchFs> {
     let scratch = require(builder.build())?;
     let files = scratch.path().join("files");
     btrfs(&["--quiet", "subvolume", "create"], &files);
@@ -69,7 +70,7 @@ fn aged_as(builder: ScratchFsBuilder) -> Option<ScratchFs> {
             }
         }
     }
-    assert!(made * SIZE > VOLUME.get() / 2, "full after {made} files");
+    assert!(made * SIZE > room.get() / 2, "full after {made} files");
     for number in (0..made).filter(|number| number % 4 != 0) {
         fs::remove_file(files.join(number.to_string())).unwrap();
     }
@@ -219,19 +220,40 @@ fn loop_free_space_of_btrfs_becomes_whole() {
 /// On the larger device there is room that has no counterpart on the other one, and gives no room for a mirrored chunk.
 #[test]
 fn loop_mirrored_chunks_give_room_on_both_devices() {
+    on_two_devices("raid1", VOLUME);
+}
+
+/// A striped chunk has a half of its data on each device; on the larger one there is room for others, of one stripe.
+#[test]
+fn loop_striped_chunks_give_room_on_both_devices() {
+    on_two_devices("raid0", Bytes(2 * VOLUME.get()));
+}
+
+#[test]
+fn loop_chunks_with_both_copies_on_a_device_give_room_there() {
+    let builder = ScratchFs::builder("btrfs", VOLUME).mkfs_args(["-d", "dup", "-m", "dup"]);
+    becomes_whole(builder, Bytes(VOLUME.get() / 2), "64MiB");
+}
+
+fn on_two_devices(kind: &str, room: Bytes) {
     if !is_root() {
         return scratch_fs::skip("it needs root");
     }
     let second = Second::of(Bytes::mib(1280));
     let builder = ScratchFs::builder("btrfs", VOLUME)
-        .mkfs_args(["-d", "raid1", "-m", "raid1", &second.device])
+        .mkfs_args(["-d", kind, "-m", "raid1", &second.device])
         .mount_options(&format!("device={}", second.device));
-    let Some(mut scratch) = aged_as(builder) else {
+    becomes_whole(builder, room, "256MiB");
+}
+
+/// What is told is what comes, nothing is cut, and all is as it was.
+fn becomes_whole(builder: ScratchFsBuilder, room: Bytes, wanted: &str) {
+    let Some(mut scratch) = aged_as(builder, room) else {
         return;
     };
     let files = scratch.path().join("files");
     let (bytes, pieces) = (contents(&files), extents(&files));
-    let want = ["--want", "256MiB"];
+    let want = ["--want", wanted];
     let told = compact(&[&want[..], &["--dry-run"]].concat(), scratch.path());
     assert_eq!(told.status, 0, "{told:?}");
     let told = told.json();

@@ -68,6 +68,9 @@ bitflags::bitflags! {
 }
 
 impl BlockGroupKind {
+    /// All but those of a newer kernel.
+    pub const KNOWN: Self = Self::from_bits_retain((Self::RAID1C4.bits() << 1) - 1);
+
     /// How often it is stored as a whole.
     #[must_use]
     pub const fn copies(self) -> u64 {
