@@ -6,12 +6,17 @@
 //! a plan moves a part of what is fragmented, a mix of both: contiguous ones for what it moves. Nothing is written, also no access time, and
 //! nothing enters the page cache: ranges that a file system would read through it (encoded or inline
 //! extents) are left out, and so are ranges with holes, which cost the device less.
+//!
+//! [`Replay::Buffered`] is for programs that read through the page cache and want to know of their whole calls, which copy
+//! as well. The number of readers is found by direct reads, as the trace times how long reads wait for the device. By as many
+//! as have so many waiting, the kinds are then read through the cache: only ranges of which nothing is in it, and what was read
+//! leaves it again.
+
+mod source;
 
 use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet},
-    fs::File,
-    os::unix::fs::FileExt,
     path::Path,
     sync::{
         Mutex,
@@ -24,14 +29,15 @@ use std::{
 use indef_core::{
     Draw,
     calibrate::{
-        Asked, CannotPredict, FEWEST_CONTIGUOUS, Service, ServicePass, ServiceTurn, TURNS,
+        Asked, CannotPredict, FEWEST_CONTIGUOUS, MOST_READERS, Service, ServicePass, ServiceTurn,
+        TURNS,
     },
     layout::{ExtentFlags, Layout},
     plan::{FilePlan, PlanOptions},
 };
 use indef_engine::Cancel;
-use indef_fs::{Mapper, TargetId, reopen};
-use rustix::fs::OFlags;
+use indef_fs::{Mapper, TargetId};
+use source::{Answer, Source};
 use units::FileRange;
 
 use crate::{
@@ -55,11 +61,18 @@ const LONGEST: Duration = Duration::from_secs(30);
 const FILES: usize = 256;
 /// One in so many reads may fail: files change meanwhile.
 const MAY_FAIL: usize = 20;
-/// Direct I/O is aligned to this.
-const ALIGNED: usize = 4096;
+/// How the reads of a profile are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// With `O_DIRECT`: how long reads wait for the device.
+    Direct,
+    /// Through the page cache: whole calls of programs that read so.
+    Buffered,
+}
 
 /// Measure with reads of these files, of which these plans move something; `traced_ns` is the mean time of their traced reads.
 pub(crate) fn measure(
+    replay: Replay,
     traced_ns: f64,
     options: &PlanOptions,
     geometries: &Geometries,
@@ -71,7 +84,7 @@ pub(crate) fn measure(
         deadline: Instant::now() + LONGEST,
         cancel,
     };
-    let mut ground = Ground::of(options, geometries, accesses, files, &until)?;
+    let mut ground = Ground::of(replay, options, geometries, accesses, files, &until)?;
     ground.plan(plans);
     if ground.contiguous.len() < FEWEST_CONTIGUOUS {
         return Err(CannotPredict::NothingToRead);
@@ -80,6 +93,7 @@ pub(crate) fn measure(
     let draw = Draw::new(seed.map_or(1, |since| since.as_nanos() as u64));
     let mut asking = Asking {
         ground: &ground,
+        replay,
         draw,
         until,
     };
@@ -88,32 +102,66 @@ pub(crate) fn measure(
 
 struct Asking<'a> {
     ground: &'a Ground,
+    replay: Replay,
     draw: Draw,
     until: Until<'a>,
 }
 
-impl Asked for Asking<'_> {
-    fn as_is_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
+impl Asking<'_> {
+    /// The readers of whole calls of which one that comes to the device finds as many waiting as one of so many direct readers
+    /// does: these wait all the time, the others for their part of a call (the arrival theorem of closed networks of queues).
+    fn callers(&mut self, readers: u32) -> Result<u32, CannotPredict> {
+        if self.replay == Replay::Direct || readers == 1 {
+            return Ok(readers);
+        }
         let drawn = self.ground.draw(&mut self.draw)?;
-        self.ground.read(&drawn.as_is, readers, &self.until)
+        let [waits, calls] = [Replay::Direct, self.replay].map(|replay| {
+            self.ground
+                .read(&drawn.as_is, (replay, readers), &self.until)
+        });
+        let longer = (calls? / waits?.max(1.0)).max(1.0);
+        let callers = 1.0 + f64::from(readers - 1) * longer;
+        // Nobody reads what another one has brought into the cache, so there have to be ranges for all.
+        let places = (self.ground.contiguous.len() / 2) as f64;
+        let most = places.min(MOST_READERS.into()).max(readers.into());
+        Ok(callers.round().min(most) as u32)
+    }
+}
+
+impl Asked for Asking<'_> {
+    fn waited_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
+        let drawn = self.ground.draw(&mut self.draw)?;
+        let direct = (Replay::Direct, readers);
+        self.ground.read(&drawn.as_is, direct, &self.until)
     }
 
     fn pass(&mut self, readers: u32) -> Result<ServicePass, CannotPredict> {
+        let callers = self.callers(readers)?;
         let mut turns = Vec::with_capacity(TURNS);
         for turn in 0..TURNS {
             let drawn = self.ground.draw(&mut self.draw)?;
-            let kinds = [&drawn.as_is, &drawn.contiguous, &drawn.planned];
-            let kinds = &kinds[..if self.ground.moves_a_part() { 3 } else { 2 }];
-            let mut times = [0.0; 3];
+            let by = (self.replay, callers);
+            let mut kinds = vec![(&drawn.as_is, by), (&drawn.contiguous, by)];
+            if self.ground.moves_a_part() {
+                kinds.push((&drawn.planned, by));
+            }
+            if self.replay != Replay::Direct {
+                kinds.push((&drawn.as_is, (Replay::Direct, readers)));
+            }
+            let mut times = vec![0.0; kinds.len()];
             // A device that becomes slower all the time is not slower for the last kind.
             for at in (0..kinds.len()).map(|at| (at + turn) % kinds.len()) {
-                times[at] = self.ground.read(kinds[at], readers, &self.until)?;
+                let (spots, by) = kinds[at];
+                times[at] = self.ground.read(spots, by, &self.until)?;
             }
-            let [as_is_ns, contiguous_ns, planned_ns] = times;
             turns.push(ServiceTurn {
-                as_is_ns,
-                contiguous_ns,
-                planned_ns: (kinds.len() == 3).then_some(planned_ns),
+                waited_ns: match self.replay {
+                    Replay::Direct => times[0],
+                    Replay::Buffered => times[kinds.len() - 1],
+                },
+                as_is_ns: times[0],
+                contiguous_ns: times[1],
+                planned_ns: self.ground.moves_a_part().then(|| times[2]),
             });
         }
         Ok(ServicePass::of(&turns))
@@ -167,7 +215,7 @@ struct Drawn {
 /// All that can be read.
 #[derive(Default)]
 struct Ground {
-    files: Vec<(File, TargetId)>,
+    files: Vec<Source>,
     /// The ranges of the profile.
     as_is: Vec<Place>,
     contiguous: Vec<Spot>,
@@ -175,6 +223,7 @@ struct Ground {
 
 impl Ground {
     fn of(
+        replay: Replay,
         options: &PlanOptions,
         geometries: &Geometries,
         accesses: &Accesses,
@@ -194,7 +243,8 @@ impl Ground {
         timed.sort_unstable_by_key(|(reads, _, path)| (*reads, *path));
         for (_, id, path) in timed.into_iter().take(FILES) {
             until.check()?;
-            ground.add_file(path, id, options, geometries, accesses, &mut mapper);
+            let file = (path, id, replay);
+            ground.add_file(file, options, geometries, accesses, &mut mapper);
         }
         ground.contiguous.sort_by_key(|spot| spot.range.len);
         Ok(ground)
@@ -202,8 +252,7 @@ impl Ground {
 
     fn add_file(
         &mut self,
-        path: &Path,
-        id: TargetId,
+        (path, id, replay): (&Path, TargetId, Replay),
         options: &PlanOptions,
         geometries: &Geometries,
         accesses: &Accesses,
@@ -213,10 +262,8 @@ impl Ground {
             return;
         };
         let layout = opened.map(opened.whole(), false, mapper);
-        // Without O_NOATIME, which only the owner and root get, it would not be left as it was.
-        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NOATIME;
-        let direct = reopen(&opened.file, flags).map(File::from);
-        let (Some(layout), Ok(direct), Some(ranges)) = (layout, direct, accesses.of(&id)) else {
+        let source = Source::open(&opened.file, id, replay);
+        let (Some(layout), Some(source), Some(ranges)) = (layout, source, accesses.of(&id)) else {
             return;
         };
         let file = self.files.len();
@@ -246,7 +293,7 @@ impl Ground {
                 moves: false,
             });
         }
-        self.files.push((direct, id));
+        self.files.push(source);
     }
 
     /// Note which ranges these plans move.
@@ -257,8 +304,8 @@ impl Ground {
         };
         let runs: HashMap<_, _> = plans.iter().map(of_file).collect();
         for place in &mut self.as_is {
-            let id = self.files.get(place.spot.file).map(|(_, id)| id);
-            let Some(runs) = id.and_then(|id| runs.get(id)) else {
+            let id = self.files.get(place.spot.file).map(|source| source.id);
+            let Some(runs) = id.and_then(|id| runs.get(&id)) else {
                 continue;
             };
             let range = place.spot.range;
@@ -308,12 +355,15 @@ impl Ground {
     /// Read, each of the readers one at a time: the mean time of a read, in nanoseconds. Neither the first reads count, which find
     /// an idle device, nor those that are done while the last ones that count go on: without them these would end with
     /// fewer and fewer readers beside them, and where a turn has few reads, that is a part of all.
-    fn read(&self, spots: &[Spot], readers: u32, until: &Until<'_>) -> Result<f64, CannotPredict> {
-        let (next, failed, ended) = (
-            AtomicUsize::new(0),
-            AtomicUsize::new(0),
-            AtomicBool::new(false),
-        );
+    fn read(
+        &self,
+        spots: &[Spot],
+        (replay, readers): (Replay, u32),
+        until: &Until<'_>,
+    ) -> Result<f64, CannotPredict> {
+        let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (failed, cached) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let under_way = Mutex::new(HashSet::new());
         let (enough, counting) = (AtomicBool::new(false), AtomicUsize::new(0));
         let times = Mutex::new(Vec::new());
         let began = Instant::now();
@@ -329,16 +379,21 @@ impl Ground {
                         break;
                     }
                 }
+                let spot = &spots[at % spots.len()];
+                let place = (spot.file, spot.range.start);
+                if replay == Replay::Buffered && !lock(&under_way).insert(place) {
+                    continue;
+                }
                 let counts = at >= readers as usize && !enough.load(Ordering::Relaxed);
                 counting.fetch_add(usize::from(counts), Ordering::Relaxed);
-                let started = Instant::now();
-                let is_read = self.read_one(&spots[at % spots.len()], &mut buffer);
-                let took = started.elapsed();
+                let answer = self.files[spot.file].read(spot.range, replay, &mut buffer);
                 counting.fetch_sub(usize::from(counts), Ordering::Relaxed);
-                match is_read {
-                    Some(()) if counts => own.push(took.as_nanos() as f64),
-                    Some(()) => {}
-                    None => _ = failed.fetch_add(1, Ordering::Relaxed),
+                lock(&under_way).remove(&place);
+                match answer {
+                    Answer::Took(took) if counts => own.push(took.as_nanos() as f64),
+                    Answer::Took(_) => {}
+                    Answer::Cached => _ = cached.fetch_add(1, Ordering::Relaxed),
+                    Answer::Failed => _ = failed.fetch_add(1, Ordering::Relaxed),
                 }
             }
             let mut times = lock(&times);
@@ -362,18 +417,10 @@ impl Ground {
         if failed.into_inner() * MAY_FAIL > times.len() {
             return Err(CannotPredict::ReadsFail);
         }
-        Ok(times.iter().sum::<f64>() / times.len().max(1) as f64)
-    }
-
-    fn read_one(&self, spot: &Spot, buffer: &mut Vec<u8>) -> Option<()> {
-        let len = usize::try_from(spot.range.len.get()).ok()?;
-        if buffer.len() < len + ALIGNED {
-            *buffer = vec![0; len + ALIGNED];
+        if cached.into_inner() > times.len() {
+            return Err(CannotPredict::Cached);
         }
-        let shift = buffer.as_ptr().align_offset(ALIGNED);
-        let into = buffer.get_mut(shift..shift + len)?;
-        let (file, _) = self.files.get(spot.file)?;
-        file.read_exact_at(into, spot.range.start.get()).ok()
+        Ok(times.iter().sum::<f64>() / times.len().max(1) as f64)
     }
 }
 

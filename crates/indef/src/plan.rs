@@ -26,7 +26,7 @@ use units::{Bytes, PhysOffset};
 
 use crate::{
     advice::Advice,
-    args::PlanCommandArgs,
+    args::{Calibrate, PlanCommandArgs},
     chosen::Chosen,
     excluded::ExcludedJson,
     notes::Teller,
@@ -45,10 +45,10 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     let planner = Planner {
         compare: true,
         keep_notable: args.output.is_some(),
-        calibrate: args.calibrate,
+        calibrate: args.calibrate.map(Calibrate::replay),
         ..chosen.planner(args.plan.planner(&args.bounds, args.workers.count()))
     };
-    if args.calibrate && !planner.measured {
+    if args.calibrate.is_some() && !planner.measured {
         console.note("--calibrate has no effect: it measures for --weight measured");
     }
     // Begun with the walk: an earlier failure has a document of its own.

@@ -40,17 +40,21 @@ impl Askable<'_> {
 }
 
 impl Asked for Askable<'_> {
-    fn as_is_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
+    fn waited_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
         Ok(self.mean_ns(self.as_is, readers, 11))
     }
 
     fn pass(&mut self, readers: u32) -> Result<ServicePass, CannotPredict> {
-        let turn = |seed| ServiceTurn {
-            as_is_ns: self.mean_ns(self.as_is, readers, seed),
-            contiguous_ns: self.mean_ns(self.contiguous, readers, seed + 1),
-            planned_ns: self
-                .planned
-                .map(|file| self.mean_ns(file, readers, seed + 2)),
+        let turn = |seed| {
+            let as_is_ns = self.mean_ns(self.as_is, readers, seed);
+            ServiceTurn {
+                waited_ns: as_is_ns,
+                as_is_ns,
+                contiguous_ns: self.mean_ns(self.contiguous, readers, seed + 1),
+                planned_ns: self
+                    .planned
+                    .map(|file| self.mean_ns(file, readers, seed + 2)),
+            }
         };
         let turns: Vec<ServiceTurn> = (0..TURNS as u64).map(|at| turn(100 + 10 * at)).collect();
         Ok(ServicePass::of(&turns))

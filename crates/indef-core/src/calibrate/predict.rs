@@ -64,6 +64,14 @@ pub struct Reads {
 }
 
 impl Reads {
+    /// The same, with the time of whole calls, as the device was asked for it.
+    fn as_calls(&self, service: &Service) -> Self {
+        Self {
+            now_ns: finite(self.now_ns * service.calls),
+            ..*self
+        }
+    }
+
     /// The part of them that go to ranges of the profile, and its standard error.
     fn seen(&self) -> (f64, f64) {
         let reads = self.reads as f64;
@@ -92,7 +100,7 @@ impl Reads {
     }
 }
 
-/// The time that is saved by reads which take this part of theirs, and its standard error.
+/// The time that is saved by calls which take this part of theirs, and its standard error.
 fn saved_by(of: &Reads, ratio: &Ratio) -> (f64, f64) {
     let left = of.now_ns * ratio.ratio;
     (of.now_ns - left, left * ratio.error)
@@ -131,6 +139,7 @@ impl Calibration {
         service: Option<&Service>,
     ) -> Result<Prediction, CannotPredict> {
         let share = part(saved_ns, of.excess_ns);
+        let of = &service.map_or(*of, |service| of.as_calls(service));
         let (saved_ns, error_ns) = match (service, self.queue) {
             (Some(service), _) => {
                 let (of_all, its_error) = saved_by(of, &service.contiguous);
@@ -170,6 +179,7 @@ impl Service {
     ///
     /// The device's times scatter too much.
     pub fn predict(&self, of: &Reads) -> Result<Prediction, CannotPredict> {
+        let of = &of.as_calls(self);
         of.without(saved_by(of, &self.planned.unwrap_or(self.contiguous)))
     }
 }
@@ -189,9 +199,18 @@ mod tests {
         let ratio = |ratio, error| Ratio { ratio, error };
         let service = |planned| Service {
             readers: 8.0,
+            calls: 1.0,
             contiguous: ratio(0.6, 0.01),
             planned,
         };
+        // Whole calls take longer, and their times say what is left of that.
+        let calls = Service {
+            calls: 1.5,
+            ..service(None)
+        };
+        let whole = calls.predict(&of).unwrap();
+        assert!((whole.now_ns - 1500.0).abs() < 1e-9, "{whole:?}");
+        assert!((whole.saved_pct() - 30.0).abs() < 1e-9, "{whole:?}");
         // Of what all would save, the quarter of the reads that no plan knows saves nothing.
         let all = service(None).predict(&of).unwrap();
         assert!((all.saved_pct() - 30.0).abs() < 1e-9, "{all:?}");

@@ -10,6 +10,10 @@
 //! A plan that moves a part is asked for likewise: its ranges are read as contiguous ones, the others as they lie. What
 //! such a part gives is not its part of the cost of all fragments: whose requests wait for whose depends on where
 //! on the device they lie.
+//!
+//! A trace times how long reads wait for the device, and so many readers are looked for by direct reads, which do hardly
+//! anything else. Calls that read through the page cache copy as well, which no move shortens: where such calls are
+//! asked for, the ratios are those of whole calls by as many readers, and the time that they are of is longer.
 
 use super::CannotPredict;
 
@@ -28,7 +32,9 @@ pub const TURNS: usize = 8;
 /// The mean times of all kinds of reads in one turn of a pass, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServiceTurn {
-    /// The reads of the profile as they lie.
+    /// The reads of the profile as they lie, timed as in a trace: how long they wait for the device.
+    pub waited_ns: f64,
+    /// The same, the whole calls.
     pub as_is_ns: f64,
     /// Contiguous reads of the same lengths.
     pub contiguous_ns: f64,
@@ -39,7 +45,9 @@ pub struct ServiceTurn {
 /// All kinds of reads by the same number of readers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServicePass {
-    /// The mean time of the reads of the profile as they lie, in nanoseconds.
+    /// The mean time that the reads of the profile wait for the device as they lie, in nanoseconds.
+    waited_ns: f64,
+    /// That of whole calls.
     as_is_ns: f64,
     /// That of contiguous reads, as a part of it.
     contiguous: Ratio,
@@ -64,6 +72,8 @@ impl ServicePass {
         };
         let planned: Option<Vec<f64>> = turns.iter().map(|turn| turn.planned_ns).collect();
         Self {
+            waited_ns: mean_and_error(&turns.iter().map(|turn| turn.waited_ns).collect::<Vec<_>>())
+                .0,
             as_is_ns: mean_and_error(&as_is).0,
             contiguous: ratio(turns.iter().map(|turn| turn.contiguous_ns).collect()),
             planned: planned.map(ratio),
@@ -82,13 +92,13 @@ fn mean_and_error(values: &[f64]) -> (f64, f64) {
 
 /// A device that can be asked, by a number of readers that each wait for their read.
 pub trait Asked {
-    /// The mean time of the reads of the profile as they lie, in nanoseconds: a short look, to find how many readers
-    /// there were.
+    /// The mean time that the reads of the profile wait for the device as they lie, in nanoseconds: a short look, to
+    /// find how many readers there were.
     ///
     /// # Errors
     ///
     /// There is nothing to read, or the device does not answer.
-    fn as_is_ns(&mut self, readers: u32) -> Result<f64, CannotPredict>;
+    fn waited_ns(&mut self, readers: u32) -> Result<f64, CannotPredict>;
 
     /// All kinds of reads, in turns.
     ///
@@ -126,7 +136,9 @@ fn mix(low: f64, high: f64, part: f64) -> f64 {
 pub struct Service {
     /// Readers under which the reads of the profile take as long as in the trace.
     pub readers: f64,
-    /// That of contiguous reads.
+    /// The time of whole calls divided by that for which they wait for the device.
+    pub calls: f64,
+    /// The time of contiguous reads.
     pub contiguous: Ratio,
     /// That after a plan which moves a part of what is fragmented.
     pub planned: Option<Ratio>,
@@ -140,11 +152,11 @@ impl Service {
     /// With no number do reads take as long as in the trace, or the device cannot be asked.
     pub fn find(traced_ns: f64, device: &mut impl Asked) -> Result<Self, CannotPredict> {
         let mut readers = 1;
-        while readers < MOST_READERS && device.as_is_ns(readers)? < traced_ns {
+        while readers < MOST_READERS && device.waited_ns(readers)? < traced_ns {
             readers *= 2;
         }
         let above = device.pass(readers)?;
-        if readers == 1 || above.as_is_ns < traced_ns {
+        if readers == 1 || above.waited_ns < traced_ns {
             return Self::at(traced_ns, readers, &above);
         }
         let below = device.pass(readers / 2)?;
@@ -160,20 +172,21 @@ impl Service {
         (fewer, low): (u32, &ServicePass),
         (more, high): (u32, &ServicePass),
     ) -> Self {
-        let part = (traced_ns - low.as_is_ns) / (high.as_is_ns - low.as_is_ns).max(1e-9);
+        let part = (traced_ns - low.waited_ns) / (high.waited_ns - low.waited_ns).max(1e-9);
         let part = part.clamp(0.0, 1.0);
         // Times lie on a line between, so their ratios count by the time that they are of.
         let as_is_ns = mix(low.as_is_ns, high.as_is_ns, part);
         let of_high = part * high.as_is_ns / as_is_ns.max(1e-9);
         Self {
             readers: mix(fewer.into(), more.into(), part),
+            calls: as_is_ns / mix(low.waited_ns, high.waited_ns, part).max(1e-9),
             contiguous: low.contiguous.mixed(high.contiguous, of_high),
             planned: { low.planned.zip(high.planned) }.map(|(low, high)| low.mixed(high, of_high)),
         }
     }
 
     fn at(traced_ns: f64, readers: u32, pass: &ServicePass) -> Result<Self, CannotPredict> {
-        let off = pass.as_is_ns / traced_ns.max(1e-9);
+        let off = pass.waited_ns / traced_ns.max(1e-9);
         if !(1.0 / ALIKE..=ALIKE).contains(&off) {
             return Err(CannotPredict::Changed {
                 factor: if off > 1.0 { off } else { 1.0 / off.max(1e-9) },
@@ -182,6 +195,7 @@ impl Service {
         }
         Ok(Self {
             readers: readers.into(),
+            calls: pass.as_is_ns / pass.waited_ns.max(1e-9),
             contiguous: pass.contiguous,
             planned: pass.planned,
         })

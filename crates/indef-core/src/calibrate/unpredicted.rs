@@ -31,6 +31,11 @@ pub enum CannotPredict {
         /// The time that it had.
         seconds: u64,
     },
+    /// What would be read through the page cache is in it.
+    #[error(
+        "--calibrate=buffered was given up: most of what it would read is in the page cache already, and such reads do not wait for the device"
+    )]
+    Cached,
     /// More than a few reads failed.
     #[error("--calibrate was given up: reads of the profile's files failed")]
     ReadsFail,

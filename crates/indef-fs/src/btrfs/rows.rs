@@ -3,8 +3,8 @@
 //! A mirrored chunk lies on several devices, and a new one needs room on as many. What lies beside a chunk on one of them may
 //! lie elsewhere on another one: devices are of different size, and the kernel takes the one with the most room first. So
 //! chunks and room make a longer run of room only where they touch on all devices ([`Rows`]). A striped chunk is as long as
-//! its stripes together, so a byte of a device is several bytes of a place. What has both copies on one device has each chunk
-//! for itself: which room the next one's copies share out among them, no place tells.
+//! its stripes together, so a byte of a device is several bytes of a place. Both copies on one device lie side by side when they
+//! are made (`decide_stripe_size_regular`, fs/btrfs/volumes.c, v6.12), and two bytes of it are one of a place.
 
 use linux_abi::btrfs::{BlockGroupKind, Chunk, Device, Stripe};
 use units::PhysRange;
@@ -15,10 +15,12 @@ const RESERVED: u64 = 1 << 20;
 /// Chunks that lie on the same devices, equally far from each other: in a row, what touches on one device touches on all.
 #[derive(Debug, PartialEq)]
 struct Row {
-    /// The device of each stripe, and how far it lies from the first one.
+    /// The device of each stripe, and how far it lies from the first one; of copies side by side, the first one.
     stripes: Vec<(u64, i128)>,
     /// The bytes of data for each byte of a stripe.
     spread: u64,
+    /// Copies side by side.
+    beside: u64,
 }
 
 impl Row {
@@ -26,15 +28,33 @@ impl Row {
         let mut stripes = chunk.stripes.clone();
         stripes.sort_unstable_by_key(|stripe| (stripe.device, stripe.start));
         let first = stripes.first()?.start;
+        let spread = data_stripes(chunk.kind, stripes.len()) as u64;
+        let touch = |one: &Stripe, next: &Stripe| {
+            one.device == next.device && one.start.checked_add(chunk.len) == Some(next.start)
+        };
+        let is_twice = chunk.kind.contains(BlockGroupKind::DUP);
+        let beside = match is_twice && stripes.is_sorted_by(touch) {
+            true => stripes.len() as u64,
+            false => 1,
+        };
+        if beside > 1 {
+            stripes.truncate(1);
+        }
         let distance = |stripe: &Stripe| i128::from(stripe.start) - i128::from(first);
         let row = Self {
             stripes: stripes
                 .iter()
                 .map(|stripe| (stripe.device, distance(stripe)))
                 .collect(),
-            spread: data_stripes(chunk.kind, stripes.len()) as u64,
+            spread,
+            beside,
         };
         Some((row, first))
+    }
+
+    /// The place that a byte of the first stripe's device has.
+    const fn place(&self, at: u64) -> u64 {
+        at.saturating_mul(self.spread) / self.beside
     }
 
     /// Whether no two stripes are on the same device.
@@ -60,7 +80,7 @@ impl<'a> Rows<'a> {
     /// The place of a chunk in its row.
     pub(super) fn add(&mut self, chunk: &Chunk) -> Option<PhysRange> {
         let (row, first) = Row::of(chunk)?;
-        let start = first.saturating_mul(row.spread);
+        let start = row.place(first);
         let known = self.rows.iter().position(|other| *other == row);
         let number = known.unwrap_or_else(|| {
             self.rows.push(row);
@@ -85,8 +105,8 @@ impl<'a> Rows<'a> {
             for (start, end) in common.unwrap_or_default() {
                 // Both lie on the device of the first stripe.
                 if let (Ok(start), Ok(len)) = (u64::try_from(start), u64::try_from(end - start)) {
-                    let [start, len] = [start, len].map(|at| at.saturating_mul(row.spread));
-                    vacant.push(PhysRange::new(base.saturating_add(start), len));
+                    let start = base.saturating_add(row.place(start));
+                    vacant.push(PhysRange::new(start, row.place(len)));
                 }
             }
         }
@@ -413,16 +433,35 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_lie_twice_on_a_device_stand_alone() {
-        let devices = [device(1, 100)];
+    fn chunks_that_lie_twice_on_a_device_have_half_of_the_room() {
+        let devices = [device(1, 200)];
         let twice = BlockGroupKind::DATA | BlockGroupKind::DUP;
-        let chunks = [chunk(0, 10, twice, &[(1, 11), (1, 1)])];
+        let chunks = [
+            chunk(0, 10, twice, &[(1, 12), (1, 2)]),
+            chunk(10, 20, twice, &[(1, 22), (1, 42)]),
+            // Its copies are apart: no other one lies like that.
+            chunk(30, 10, twice, &[(1, 80), (1, 100)]),
+        ];
         let mut rows = Rows::on(&devices);
-        let place = rows.add(&chunks[0]);
-        assert_eq!(place, Some(PhysRange::new(101 * MIB, 10 * MIB)));
+        let places: Vec<_> = chunks
+            .iter()
+            .map(|chunk| rows.add(chunk).unwrap())
+            .collect();
+        let range = |start, len| PhysRange::new(start * MIB, len * MIB);
+        assert_eq!(places, [range(1, 10), range(11, 20), range(400 + 80, 10)]);
         let holes = holes(&devices, &chunks);
-        assert_eq!(holes, [hole(1, 21, 79)]);
-        assert!(rows.vacant(&holes).is_empty());
+        assert_eq!(
+            holes,
+            [
+                hole(1, 1, 1),
+                hole(1, 62, 18),
+                hole(1, 90, 10),
+                hole(1, 110, 90)
+            ]
+        );
+        let vacant = rows.vacant(&holes);
+        let half = PhysRange::new(MIB / 2, MIB / 2);
+        assert_eq!(vacant, [half, range(31, 9), range(45, 5), range(55, 45)]);
     }
 
     #[test]

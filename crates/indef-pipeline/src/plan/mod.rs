@@ -12,7 +12,7 @@ mod times;
 mod write;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Mutex, atomic::AtomicBool},
 };
@@ -21,7 +21,7 @@ use indef_core::{
     SkipReason,
     access::AccessRange,
     calibrate::{
-        Calibration, CannotCalibrate, CannotPredict, Prediction, Reads, Service, calibrate,
+        Calibration, CannotCalibrate, CannotPredict, Prediction, Service, calibrate,
         most_of_a_request_ns,
     },
     layout::DeviceTimes,
@@ -34,9 +34,10 @@ use indef_engine::{
     Cancel,
     collect::{CollectOptions, CollectSummary, FoundFile, Seen, Select, collect_beneath},
 };
-use indef_fs::{EngineKind, Roots, TargetId};
+use indef_fs::{EngineKind, Roots};
 use units::Bytes;
 
+pub use crate::service::Replay;
 use crate::{
     engines::Engines,
     error::Error,
@@ -81,8 +82,8 @@ pub struct Planner {
     pub times_given: bool,
     /// Plan although the times in the profile do not show that fragments cost anything.
     pub ignore_times: bool,
-    /// Measure the time of contiguous reads on the device, for the prediction.
-    pub calibrate: bool,
+    /// Measure the time of contiguous reads on the device, for the prediction, by reads of this kind.
+    pub calibrate: Option<Replay>,
     /// Compare measured weights with the paper's.
     pub compare: bool,
     /// Keep files that are not fine and do not move, for the plan file.
@@ -113,7 +114,7 @@ impl Planner {
             measured: false,
             times_given: false,
             ignore_times: false,
-            calibrate: false,
+            calibrate: None,
             compare: false,
             keep_notable: false,
             engine: None,
@@ -202,7 +203,11 @@ impl Planner {
         let sharers = Sharers::default();
         let (rankings, times) = (Rankings::default(), ReadTimes::default());
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
-        let times_by = TimesBy::of(calibration.as_ref(), &options.weight, self.calibrate);
+        let times_by = TimesBy::of(
+            calibration.as_ref(),
+            &options.weight,
+            self.calibrate.is_some(),
+        );
         let basis = Basis {
             options: &options,
             geometries: &geometries,
@@ -245,14 +250,23 @@ impl Planner {
         options.on_rows = basis.on_rows.into_inner();
         planned.options = options;
         if let (Some(times_by), Some(accesses)) = (times_by, &accesses) {
-            let service = |(reads, files): &(Reads, HashSet<TargetId>)| {
+            let times = times.into_sums();
+            let service = |replay| {
+                let (reads, files) = &times;
                 let mean_ns = reads.now_ns / reads.reads.max(1) as f64;
                 let options = &planned.options;
                 let ground = (files, planned.files.as_slice());
-                service::measure(mean_ns, options, &geometries, accesses, ground, cancel)
+                service::measure(
+                    replay,
+                    mean_ns,
+                    options,
+                    &geometries,
+                    accesses,
+                    ground,
+                    cancel,
+                )
             };
-            let times = times.into_sums();
-            let service = self.calibrate.then(|| service(&times));
+            let service = self.calibrate.map(service);
             planned.summary.cancelled |= cancel.is_cancelled();
             let gain = planned.totals.gain;
             // A plan of nothing is no question to the device.

@@ -19,7 +19,7 @@ mod watch;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
-use indef_pipeline::geometry::GeometryChoice;
+use indef_pipeline::{geometry::GeometryChoice, plan::Replay};
 use units::Bytes;
 
 pub(crate) use compact::CompactArgs;
@@ -220,8 +220,15 @@ pub(crate) struct PlanCommandArgs {
 
     /// Measure what contiguous reads take under the load of the profile, and what the plan would leave:
     /// reads ranges of it for some seconds (with --weight measured)
-    #[arg(long, requires_all = ["profile", "weight"])]
-    pub(crate) calibrate: bool,
+    #[arg(
+        long,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "direct",
+        requires_all = ["profile", "weight"]
+    )]
+    pub(crate) calibrate: Option<Calibrate>,
 
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
@@ -392,6 +399,24 @@ pub(crate) struct HistoryArgs {
     /// Show so many of the last runs [default: 20; all with --json or --verbose]
     #[arg(long, value_name = "N")]
     pub(crate) last: Option<usize>,
+}
+
+/// How `--calibrate` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Calibrate {
+    /// With O_DIRECT: tells how long reads wait for the device
+    Direct,
+    /// Through the page cache, which is left as it was: tells of whole calls of programs that read so
+    Buffered,
+}
+
+impl Calibrate {
+    pub(crate) const fn replay(self) -> Replay {
+        match self {
+            Self::Direct => Replay::Direct,
+            Self::Buffered => Replay::Buffered,
+        }
+    }
 }
 
 /// File systems that the demo can make.

@@ -3,7 +3,9 @@
 
 use std::{
     fmt::Write as _,
-    fs,
+    fs::{self, File},
+    io::Read as _,
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -113,14 +115,9 @@ fn loop_weights_come_from_the_times_of_the_profile() {
     assert_eq!(ran.json()["files"][0]["status"], "moved");
 }
 
-/// Files that `--calibrate` reads keep their access time, and stay out of the page cache.
-#[test]
-fn loop_asking_the_device_leaves_files_as_they_are() {
-    let Some(scratch) = scratch("ext4") else {
-        return;
-    };
+/// A file of ranges in 32 pieces and in one, in turn, and a profile of it with times.
+fn halves(scratch: &ScratchFs) -> (PathBuf, PathBuf) {
     let path = scratch.path().join("halves");
-    // Ranges in 32 pieces and in one, in turn.
     let shape = (0..128).fold(Shape::new(7), |shape, i| {
         shape.with(Segment::Data {
             len: RANGE,
@@ -128,32 +125,66 @@ fn loop_asking_the_device_leaves_files_as_they_are() {
         })
     });
     shape.make(&path).unwrap();
-    let file = fs::File::open(&path).unwrap();
-    file.sync_all().unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    // Looking at the cache is an access.
-    let cached = cached_pages(&file).unwrap();
-    let long_ago = SystemTime::now() - Duration::from_secs(7 * 24 * 3600);
-    file.set_times(fs::FileTimes::new().set_accessed(long_ago))
-        .unwrap();
-    let accessed = || fs::metadata(&path).unwrap().accessed().unwrap();
-    let before = accessed();
-
     let time = |i: u64| 100_000 + 640_000 * ((i + 1) % 2) + (i * 7919 % 13) * 500;
     let timed = |i| format!("timed=20 time={}", 20 * time(i));
     let profile = profile(&path, |_| 20, timed);
-    let planned = plan(&path, &profile, &["--weight", "measured", "--calibrate"]);
+    (path, profile)
+}
+
+/// Files that `--calibrate` reads keep their access time, and what was in the page cache of them, directly or through it.
+#[test]
+fn loop_asking_the_device_leaves_files_as_they_are() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let (path, profile) = halves(&scratch);
+    let file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    // A part of it is somebody's who reads it all the time.
+    let mut first = vec![0; 8 * RANGE.get() as usize];
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    file.read_exact_at(&mut first, 0).unwrap();
+    // Looking at the cache is an access.
+    let cached = cached_pages(&file).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(7 * 24 * 3600);
+    let accessed = || fs::metadata(&path).unwrap().accessed().unwrap();
+    for calibrate in ["--calibrate", "--calibrate=buffered"] {
+        file.set_times(fs::FileTimes::new().set_accessed(long_ago))
+            .unwrap();
+        let before = accessed();
+        let planned = plan(&path, &profile, &["--weight", "measured", calibrate]);
+        assert_eq!(planned.status, 0, "{planned:?}");
+        let json = planned.json();
+        // It was asked, whatever it said.
+        let unknown = json["read_time"]["unknown"].as_str().unwrap_or_default();
+        for not_asked in ["needs at least", "given up", "stopped"] {
+            assert!(!unknown.contains(not_asked), "{calibrate}: {unknown}");
+        }
+        assert!(json["read_time"].is_object(), "{json}");
+        assert_eq!(accessed(), before, "{calibrate}");
+        let change = settled_cache_change(&file, &cached).unwrap();
+        assert_eq!(change.added, Vec::<usize>::new(), "{calibrate}");
+        assert_eq!(change.dropped, Vec::<usize>::new(), "{calibrate}");
+    }
+}
+
+/// What is in the page cache would not wait for the device: of a file that is there, calls are not told.
+#[test]
+fn loop_what_is_cached_tells_nothing_of_reads_that_wait() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let (path, profile) = halves(&scratch);
+    let mut file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    file.read_to_end(&mut Vec::new()).unwrap();
+    let options = ["--weight", "measured", "--calibrate=buffered"];
+    let planned = plan(&path, &profile, &options);
     assert_eq!(planned.status, 0, "{planned:?}");
     let json = planned.json();
-    // It was asked, whatever it said.
     let unknown = json["read_time"]["unknown"].as_str().unwrap_or_default();
-    for not_asked in ["needs at least", "given up", "stopped"] {
-        assert!(!unknown.contains(not_asked), "{unknown}");
-    }
-    assert!(json["read_time"].is_object(), "{json}");
-    assert_eq!(accessed(), before);
-    let added = settled_cache_change(&file, &cached).unwrap().added;
-    assert_eq!(added, Vec::<usize>::new());
+    assert!(unknown.contains("is in the page cache"), "{json}");
 }
 
 #[test]

@@ -292,7 +292,12 @@ impl PredictionCase<'_> {
     /// Plan, keep the plan, and return the document.
     fn plan(&self, profile: &Path, options: &[OsString], into: &Path) -> Result<Value> {
         let mut plan: Vec<OsString> = vec![self.indef.into(), "plan".into(), "--json".into()];
-        plan.extend(["--weight", "measured", "--calibrate", "--profile"].map(OsString::from));
+        let calibrate = match self.mode {
+            // What is measured are whole calls.
+            Mode::Buffered | Mode::Random if !self.args.by_device => "--calibrate=buffered",
+            _ => "--calibrate",
+        };
+        plan.extend(["--weight", "measured", calibrate, "--profile"].map(OsString::from));
         plan.push(profile.into());
         plan.extend_from_slice(options);
         plan.extend(["-o".into(), into.into()]);

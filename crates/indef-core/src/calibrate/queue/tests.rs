@@ -152,16 +152,20 @@ fn the_law_of_a_single_server_is_found() {
 struct Askable<'a>(Device, Option<&'a [u64]>);
 
 impl Asked for Askable<'_> {
-    fn as_is_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
+    fn waited_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
         Ok(mean_ns(&run(self.0, readers.into(), &aged(), 3)))
     }
 
     fn pass(&mut self, readers: u32) -> Result<ServicePass, CannotPredict> {
         let of = |fragments: &[u64], seed| mean_ns(&run(self.0, readers.into(), fragments, seed));
-        let turns = (0..2).map(|turn| ServiceTurn {
-            as_is_ns: of(&aged(), 10 * turn + 3),
-            contiguous_ns: of(&[1; RANGES], 10 * turn + 4),
-            planned_ns: self.1.map(|plan| of(plan, 10 * turn + 5)),
+        let turns = (0..2).map(|turn| {
+            let as_is_ns = of(&aged(), 10 * turn + 3);
+            ServiceTurn {
+                waited_ns: as_is_ns,
+                as_is_ns,
+                contiguous_ns: of(&[1; RANGES], 10 * turn + 4),
+                planned_ns: self.1.map(|plan| of(plan, 10 * turn + 5)),
+            }
         });
         Ok(ServicePass::of(&turns.collect::<Vec<_>>()))
     }
@@ -255,10 +259,52 @@ fn a_device_that_is_not_as_it_was_tells_nothing() {
     );
 }
 
+/// Readers are found by how long reads wait; what a plan saves is told of the whole calls, which copy as well.
+#[test]
+fn whole_calls_save_a_smaller_part() {
+    const COPIES_NS: f64 = 200_000.0;
+    struct Copying<'a>(Askable<'a>);
+    impl Asked for Copying<'_> {
+        fn waited_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
+            self.0.waited_ns(readers)
+        }
+        fn pass(&mut self, readers: u32) -> Result<ServicePass, CannotPredict> {
+            let of = |fragments: &[u64], seed| {
+                mean_ns(&run(self.0.0, readers.into(), fragments, seed)) + COPIES_NS
+            };
+            let turns = [0, 1].map(|turn| ServiceTurn {
+                waited_ns: of(&aged(), 10 * turn + 3) - COPIES_NS,
+                as_is_ns: of(&aged(), 10 * turn + 3),
+                contiguous_ns: of(&[1; RANGES], 10 * turn + 4),
+                planned_ns: None,
+            });
+            Ok(ServicePass::of(&turns))
+        }
+    }
+    for readers in [1, 6] {
+        let (device, samples, found, of) = traced(8, readers);
+        let waited = mean_ns(&samples);
+        let service = Service::find(waited, &mut Copying(Askable(device, None))).unwrap();
+        assert!(near(service.readers, readers as f64, 0.3), "{service:?}");
+        let says = found.predict(&of, of.excess_ns, Some(&service)).unwrap();
+        let after = mean_ns(&run(device, readers, &[1; RANGES], 2)) + COPIES_NS;
+        let before = waited + COPIES_NS;
+        let gone = (1.0 - after / before) * 100.0;
+        let off = (says.saved_pct() - gone).abs();
+        assert!(off < 4.0, "{readers}: {} {gone}", says.saved_pct());
+        let now = says.now_ns / of.now_ns * waited;
+        assert!(near(now, before, 0.05), "{now} {before}");
+        // Of the time that they wait it is clearly more.
+        let waits = (1.0 - (after - COPIES_NS) / waited) * 100.0;
+        assert!(waits > gone + 5.0, "{waits} {gone}");
+    }
+}
+
 /// A device that is twice as slow in every other turn, and one whose kinds of reads take turns at being slow.
 #[test]
 fn turns_tell_the_error() {
     let turn = |as_is_ns: f64, part: f64| ServiceTurn {
+        waited_ns: as_is_ns,
         as_is_ns,
         contiguous_ns: as_is_ns * part,
         planned_ns: Some(as_is_ns * part.midpoint(1.0)),
@@ -266,7 +312,7 @@ fn turns_tell_the_error() {
     let pass = |turns: [ServiceTurn; 4]| {
         struct Fixed(ServicePass);
         impl Asked for Fixed {
-            fn as_is_ns(&mut self, _: u32) -> Result<f64, CannotPredict> {
+            fn waited_ns(&mut self, _: u32) -> Result<f64, CannotPredict> {
                 Ok(150.0)
             }
             fn pass(&mut self, _: u32) -> Result<ServicePass, CannotPredict> {

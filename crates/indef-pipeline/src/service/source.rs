@@ -1,0 +1,103 @@
+//! One file that is read: directly, or through the page cache, which is left as it was.
+
+use std::{
+    fs::File,
+    num::NonZeroU64,
+    os::unix::fs::FileExt,
+    time::{Duration, Instant},
+};
+
+use indef_fs::{TargetId, reopen};
+use linux_abi::cache::{cachestat, resident_pages};
+use rustix::fs::{Advice, OFlags, fadvise};
+use units::FileRange;
+
+use super::Replay;
+
+/// Direct I/O is aligned to this.
+const ALIGNED: usize = 4096;
+
+/// What became of a read.
+pub(super) enum Answer {
+    /// It was done in this time.
+    Took(Duration),
+    /// It was not done, as a part of it is in the page cache: it would not wait for the device.
+    Cached,
+    Failed,
+}
+
+/// A file of the profile, open in the ways in which it is read.
+pub(super) struct Source {
+    direct: File,
+    /// Where calls are asked for that read through the page cache.
+    buffered: Option<File>,
+    pub(super) id: TargetId,
+}
+
+impl Source {
+    /// `None` where it cannot be read so that its access time stays.
+    pub(super) fn open(file: &File, id: TargetId, replay: Replay) -> Option<Self> {
+        // Without O_NOATIME, which only the owner and root get, it would not be left as it was.
+        let flags = OFlags::RDONLY | OFlags::NOATIME;
+        let direct = reopen(file, flags | OFlags::DIRECT).ok()?.into();
+        let buffered = match replay {
+            Replay::Direct => None,
+            Replay::Buffered => {
+                let file: File = reopen(file, flags).ok()?.into();
+                // A range is read as it is: nothing beside it enters the cache.
+                fadvise(&file, 0, None, Advice::Random).ok()?;
+                Some(file)
+            }
+        };
+        Some(Self {
+            direct,
+            buffered,
+            id,
+        })
+    }
+
+    pub(super) fn read(&self, range: FileRange, replay: Replay, buffer: &mut Vec<u8>) -> Answer {
+        let Ok(len) = usize::try_from(range.len.get()) else {
+            return Answer::Failed;
+        };
+        if buffer.len() < len + ALIGNED {
+            *buffer = vec![0; len + ALIGNED];
+        }
+        let shift = buffer.as_ptr().align_offset(ALIGNED);
+        let Some(into) = buffer.get_mut(shift..shift + len) else {
+            return Answer::Failed;
+        };
+        let timed = |file: &File, into: &mut [u8]| {
+            let started = Instant::now();
+            let done = file.read_exact_at(into, range.start.get());
+            done.map_or(Answer::Failed, |()| Answer::Took(started.elapsed()))
+        };
+        match (&self.buffered, replay) {
+            (Some(file), Replay::Buffered) => {
+                if !is_uncached(file, range) {
+                    return Answer::Cached;
+                }
+                let answer = timed(file, into);
+                // Clean pages that nobody maps: those of this read, or another one's that came at the same time.
+                let _ = fadvise(
+                    file,
+                    range.start.get(),
+                    NonZeroU64::new(range.len.get()),
+                    Advice::DontNeed,
+                );
+                answer
+            }
+            _ => timed(&self.direct, into),
+        }
+    }
+}
+
+/// Whether nothing of the range is in the page cache, as far as the kernel tells.
+fn is_uncached(file: &File, range: FileRange) -> bool {
+    match cachestat(file, range.start.get(), range.len.get()) {
+        Ok(counts) => counts.nr_cache == 0,
+        // Before Linux 6.5.
+        Err(_) => resident_pages(file, range.start.get(), range.len.get() as usize)
+            .is_ok_and(|pages| pages.iter().all(|resident| !resident)),
+    }
+}
