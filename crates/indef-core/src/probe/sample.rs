@@ -50,6 +50,16 @@ impl Times {
         }
     }
 
+    /// The median, with the standard error that its neighbours show.
+    pub(super) fn median(&self) -> Mean {
+        let beside = 0.5 / (self.0.len().max(1) as f64).sqrt();
+        let (low, high) = (self.quantile(0.5 - beside), self.quantile(0.5 + beside));
+        Mean {
+            value: self.quantile(0.5),
+            error: (high - low) / 2.0,
+        }
+    }
+
     /// How far apart the quarters are, as a part of the median.
     pub(super) fn scatter(&self) -> f64 {
         let middle = self.quantile(0.5).max(1.0);
@@ -83,6 +93,16 @@ impl Mean {
             value,
             error: (variance / freedom).sqrt(),
         }
+    }
+
+    /// At least so much, and no less than nothing: two standard errors below.
+    pub(super) fn least(&self) -> f64 {
+        (self.value - 2.0 * self.error).max(0.0)
+    }
+
+    /// At most so much: two standard errors above.
+    pub(super) fn most(&self) -> f64 {
+        self.value + 2.0 * self.error
     }
 
     /// The number of standard errors by which it is above another one.
