@@ -36,20 +36,32 @@ enum Placed {
     OnEachUnitInTurn,
 }
 
-/// The pieces of one read.
-fn pieces(placed: Placed, len: u64, stripe: u64, granule: u64, numbers: &mut Numbers) -> Vec<u64> {
+/// The pieces of one read; `None` where they would touch each other, or the file is too short for them.
+fn pieces(
+    placed: Placed,
+    len: u64,
+    stripe: u64,
+    granule: u64,
+    numbers: &mut Numbers,
+) -> Option<Vec<u64>> {
     let count = READ / len;
-    let room = FILE.len.0 - (count + 1) * (stripe + granule);
-    // At any block of a granule, as file systems place fragments.
-    let first = numbers.below(room / 4096) * 4096;
-    let place = |nth: u64, numbers: &mut Numbers| match placed {
+    let apart = match placed {
         // As file systems place them: at any block.
-        Placed::Anywhere => numbers.below((FILE.len.0 - len) / 4096) * 4096,
-        Placed::OnOneUnit => first + nth * stripe,
-        // Not one after the other: that would be no fragment.
-        Placed::OnEachUnitInTurn => first + nth * (stripe + granule),
+        Placed::Anywhere => {
+            let mut place = || numbers.below((FILE.len.0 - len) / 4096) * 4096;
+            return Some((0..count).map(|_| place()).collect());
+        }
+        Placed::OnOneUnit => stripe,
+        Placed::OnEachUnitInTurn => stripe + granule,
     };
-    (0..count).map(|nth| place(nth, numbers)).collect()
+    // One after the other they would be no fragments.
+    if apart <= len {
+        return None;
+    }
+    let room = FILE.len.0.checked_sub((count + 1) * (stripe + granule))? / 4096;
+    // At any block of a granule, as file systems place fragments.
+    let first = (room > 0).then(|| numbers.below(room) * 4096)?;
+    Some((0..count).map(|nth| first + nth * apart).collect())
 }
 
 fn layout(places: &[u64], len: u64) -> Layout {
@@ -62,24 +74,24 @@ fn layout(places: &[u64], len: u64) -> Layout {
     Layout::new(places.iter().enumerate().map(extent).collect())
 }
 
-/// The mean time of reads of such pieces, and what the model says.
+/// The mean time of reads of such pieces, and what the model says; `None` where there are none.
 fn both(
     drive: &mut Modelled,
     model: &ReadModel,
     placed: Placed,
     len: u64,
     numbers: &mut Numbers,
-) -> (f64, f64) {
+) -> Option<(f64, f64)> {
     let (stripe, granule) = (model.placement.stripe().0, model.placement.granule.0);
     let (mut real, mut told) = (0.0, 0.0);
     for _ in 0..READS {
-        let places = pieces(placed, len, stripe, granule, numbers);
+        let places = pieces(placed, len, stripe, granule, numbers)?;
         let reads: Vec<_> = places.iter().map(|at| FileRange::new(*at, len)).collect();
         let Ok(time) = drive.read(&reads, reads.len());
         real += time.0 as f64;
         told += model.read_ns(&layout(&places, len), FileRange::new(0, READ), READ);
     }
-    (real / READS as f64, told / READS as f64)
+    Some((real / READS as f64, told / READS as f64))
 }
 
 /// The part of the time that is saved by moving, at least none: what is faster in pieces stays in pieces.
@@ -131,17 +143,17 @@ fn compare(
     wrong: &mut Vec<String>,
 ) {
     let mut numbers = Numbers::new(seed);
-    let whole = both(drive, model, Placed::Anywhere, READ, &mut numbers);
+    let whole = both(drive, model, Placed::Anywhere, READ, &mut numbers).expect("it fits anywhere");
     for placed in [
         Placed::Anywhere,
         Placed::OnOneUnit,
         Placed::OnEachUnitInTurn,
     ] {
-        // Whole stripes on one unit would follow each other: no fragments.
-        let stripe = model.placement.stripe().0;
-        let is_apart = |len: &u64| !matches!(placed, Placed::OnOneUnit) || *len < stripe;
-        for len in LENGTHS.into_iter().filter(is_apart) {
-            let apart = both(drive, model, placed, len, &mut numbers);
+        for len in LENGTHS {
+            let Some(apart) = both(drive, model, placed, len, &mut numbers) else {
+                println!("{what}: {placed:?} in {} KiB: no such pieces", len >> 10);
+                continue;
+            };
             let (real, told) = (saved(whole.0, apart.0), saved(whole.1, apart.1));
             let case = format!(
                 "{what}: {placed:?} in {} KiB: {:.0} and {:.0} µs, told {:.0} and {:.0}; gains {real:.3}, told {told:.3}",
@@ -180,4 +192,32 @@ fn the_gain_of_defragmenting_is_as_predicted() {
 fn the_gain_of_defragmenting_is_as_predicted_on_other_geometries() {
     let wrong = not_as_predicted(of_another_geometry);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pieces_lie_apart_and_in_the_file_or_nowhere() {
+    let mut numbers = Numbers::new(1);
+    // 33 stripes of 8 MiB are longer than the file, and three are not; one of 48 KiB and a granule are 64 KiB.
+    for (placed, len, stripe, granule, are_there) in [
+        (Placed::Anywhere, 4, 8192, 96, true),
+        (Placed::OnOneUnit, 4, 8192, 96, false),
+        (Placed::OnEachUnitInTurn, 4, 8192, 96, false),
+        (Placed::OnOneUnit, 64, 8192, 96, true),
+        (Placed::OnEachUnitInTurn, 64, 8192, 96, true),
+        (Placed::OnOneUnit, 32, 48, 16, true),
+        (Placed::OnOneUnit, 64, 48, 16, false),
+        (Placed::OnEachUnitInTurn, 32, 48, 16, true),
+        (Placed::OnEachUnitInTurn, 64, 48, 16, false),
+    ] {
+        let what = format!("{placed:?} in {len} KiB, {stripe} KiB");
+        let (len, stripe, granule) = (len << 10, stripe << 10, granule << 10);
+        let places = pieces(placed, len, stripe, granule, &mut numbers);
+        assert_eq!(places.is_some(), are_there, "{what}");
+        let places = places.unwrap_or_default();
+        let mut ends = places.iter().map(|place| place + len);
+        assert!(ends.all(|end| end <= FILE.len.0), "{what}");
+        let are_apart = |two: &[u64]| two[0] + len < two[1];
+        let is_random = matches!(placed, Placed::Anywhere);
+        assert!(is_random || places.windows(2).all(are_apart), "{what}");
+    }
 }
