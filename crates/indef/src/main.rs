@@ -50,7 +50,7 @@ use clap::Parser;
 
 use args::{Cli, Command, Internal};
 use outcome::Outcome;
-use output::{Console, Style, json, print_error};
+use output::{Console, LogLines, Style, json, print_error};
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::try_parse_from(&words).unwrap_or_else(|wrong| misused(&words, &wrong));
     let console = Console::new(&cli.common);
-    log(&cli.common, &console);
+    log(&cli.common);
     let result = match &cli.command {
         Command::Scan(args) => scan::scan(args, &console),
         Command::Trace(args) => trace::trace(args, &console),
@@ -134,7 +134,7 @@ fn exit(result: anyhow::Result<Outcome>, errors: u64, style: Style) -> ExitCode 
 }
 
 /// Direct the logs of the libraries to stderr with `-vv`.
-fn log(common: &args::CommonArgs, console: &Console) {
+fn log(common: &args::CommonArgs) {
     let level = match common.verbose {
         0 | 1 => tracing::Level::WARN,
         2 => tracing::Level::DEBUG,
@@ -143,8 +143,8 @@ fn log(common: &args::CommonArgs, console: &Console) {
     if common.verbose > 1 {
         tracing_subscriber::fmt()
             .with_max_level(level)
-            .with_writer(io::stderr)
-            .with_ansi(console.err != Style::new(false))
+            .with_writer(|| LogLines(io::stderr()))
+            .with_ansi(false)
             .without_time()
             .init();
     }

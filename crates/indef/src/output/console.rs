@@ -98,8 +98,7 @@ impl Console {
     /// Print information that is no failure.
     pub(crate) fn note(&self, text: impl fmt::Display) {
         if !self.quiet {
-            // A closed stderr is no reason to stop.
-            let _ = writeln!(io::stderr(), "indef: {}", one_line(&text.to_string()));
+            print_note(text);
         }
     }
 
@@ -136,6 +135,27 @@ pub(crate) fn print_error(style: Style, text: &str) {
     let _ = writeln!(io::stderr(), "{} {}", style.bad("indef:"), one_line(text));
 }
 
+/// Print information that is no failure, where no console is at hand.
+pub(crate) fn print_note(text: impl fmt::Display) {
+    // A closed stderr is no reason to stop.
+    let _ = writeln!(io::stderr(), "indef: {}", one_line(&text.to_string()));
+}
+
+/// Where the libraries' logs go: each record is one line, whatever names it holds.
+pub(crate) struct LogLines<W>(pub(crate) W);
+
+impl<W: Write> Write for LogLines<W> {
+    /// A whole record at once, as tracing-subscriber writes it.
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        writeln!(self.0, "{}", one_line(&String::from_utf8_lossy(record)))?;
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// The text without any character that could end the line, move the cursor or hide others.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -161,5 +181,23 @@ mod tests {
             one_line(text),
             "/a/b\\u{1b}[2J\\u{202e}gpj.exe: no; such file"
         );
+    }
+
+    #[test]
+    fn a_record_of_the_log_is_one_line_whatever_a_name_holds() {
+        let mut lines = Vec::new();
+        for name in [
+            "plain",
+            "two\nlines",
+            "back\rover",
+            "\u{1b}[2J",
+            "\u{202e}gpj",
+        ] {
+            let record = format!("DEBUG indef: looked at {name}\n");
+            LogLines(&mut lines).write_all(record.as_bytes()).unwrap();
+        }
+        let text = String::from_utf8(lines).unwrap();
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(!text.contains(['\r', '\u{1b}', '\u{202e}']), "{text:?}");
     }
 }

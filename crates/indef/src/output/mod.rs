@@ -10,7 +10,7 @@ mod progress;
 mod style;
 mod table;
 
-pub(crate) use console::{Console, print_error};
+pub(crate) use console::{Console, LogLines, print_error, print_note};
 pub(crate) use gain::Gain;
 pub(crate) use margin::Margin;
 pub(crate) use name::Name;

@@ -35,7 +35,7 @@ use crate::{
     document::RunTotals,
     notes::{Teller, tell},
     outcome::Outcome,
-    output::{Console, Gain, UNPRINTED, json::Document},
+    output::{Console, Gain, UNPRINTED, json::Document, print_note},
     recorder::{self, Recorder},
     refusal::explain,
     report,
@@ -196,7 +196,9 @@ pub(crate) fn on_yield(console: &Console) -> OnYield {
     let quiet = console.quiet;
     Arc::new(move |holder: &Holder| {
         if !quiet {
-            eprintln!("indef: root's run works here now, this one stops: {holder}");
+            print_note(format_args!(
+                "root's run works here now, this one stops: {holder}"
+            ));
         }
     })
 }
