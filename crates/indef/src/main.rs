@@ -101,7 +101,9 @@ fn misused(words: &[OsString], wrong: &clap::Error) -> ! {
 /// Why there may be no document on stdout, as one line.
 fn failure(result: &anyhow::Result<Outcome>, console: &Console) -> Option<String> {
     match result {
-        Ok(_) => console.first_error().map(str::to_owned),
+        Ok(Outcome::Done) => console.first_error().map(str::to_owned),
+        // A probe, say, has nothing to tell then.
+        Ok(Outcome::Stopped) => Some(console.first_error().unwrap_or("stopped").to_owned()),
         Err(error) if is_broken_pipe(error) => None,
         Err(error) => Some(refusal::line(error)),
     }

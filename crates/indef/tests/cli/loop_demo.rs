@@ -85,12 +85,15 @@ fn loop_the_demo_cleans_up_after_a_signal() {
     }
     for delay in [100, 700, 1500] {
         let temporary = tempfile::tempdir().unwrap();
-        let child = spawn(&mut demo(temporary.path(), "64MiB", &[]));
+        let child = spawn(&mut demo(temporary.path(), "64MiB", &["--json"]));
         listens(&child);
         thread::sleep(Duration::from_millis(delay));
         signal(&child, Signal::INT);
         let ran = ended(child);
         assert!(matches!(ran.status, 0 | 3), "after {delay} ms: {ran:?}");
+        if ran.status == 3 {
+            assert_eq!(ran.json()["error"], "stopped", "{ran:?}");
+        }
         assert_nothing_left(temporary.path());
     }
 }

@@ -347,7 +347,8 @@ fn loop_a_probe_that_is_stopped_or_killed_leaves_nothing() {
     let state = tempfile::tempdir().unwrap();
     let free = fs.free().unwrap();
     for (sent, status) in [(Signal::INT, 3), (Signal::KILL, 128 + 9)] {
-        let mut child = spawn(&mut probe(state.path(), &fs, &["--time-limit", "60s"]));
+        let options = ["--time-limit", "60s", "--json"];
+        let mut child = spawn(&mut probe(state.path(), &fs, &options));
         // Once it has its file, it listens to signals. It may be quicker.
         let has_file = || fs.free().unwrap() + Bytes::mib(1) <= free;
         let mut is_over = false;
@@ -360,6 +361,9 @@ fn loop_a_probe_that_is_stopped_or_killed_leaves_nothing() {
         }
         let ran = ended(child);
         assert!([0, status].contains(&ran.status), "{ran:?}");
+        if ran.status == 3 {
+            assert_eq!(ran.json()["error"], "stopped", "{ran:?}");
+        }
         assert_eq!(entries(&fs), 0);
         // The kernel ends requests that a killed process had under way after it.
         for _ in 0..1000 {
