@@ -7,7 +7,7 @@ use indef_pipeline::probe::{Kept, Probed};
 use serde::Serialize;
 use units::{Bytes, Nanos};
 
-use crate::{document::SCHEMA, output::Name};
+use crate::document::SCHEMA;
 
 /// `probe --json`.
 #[derive(Serialize)]
@@ -94,15 +94,19 @@ impl ProbeDocument {
             value: told.value.stripe(),
             confidence: told.confidence,
         });
+        let units = found.placement.map(|told| Measured {
+            value: told.value.units,
+            confidence: told.confidence,
+        });
         let verdict = Verdict::of(found);
         Self {
             schema: SCHEMA,
-            device: Name(&probed.drive.path).to_string(),
+            device: probed.drive.path.display().to_string(),
             model: probed.drive.model.clone(),
             fs: probed.fs.map(|fs| fs.to_string()),
             granularity_bytes: split.take("granularity_bytes", &granule),
             stripe_bytes: split.take("stripe_bytes", &stripe),
-            units: found.placement.ok().map(|told| told.value.units),
+            units: split.take("units", &units),
             latency_ns: split.take("latency_ns", &found.latency),
             service_ns: split.take("service_ns", &found.service),
             per_kib_ns: split.take("per_kib_ns", &found.per_kib),
@@ -129,11 +133,11 @@ impl ProbeDocument {
                 usable_bytes: file.usable,
             }),
             kept: match kept {
-                Some(Kept::New(path)) => Some(Name(path).to_string()),
+                Some(Kept::New(path)) => Some(path.display().to_string()),
                 _ => None,
             },
             kept_earlier: match kept {
-                Some(Kept::Earlier(path, _)) => Some(Name(path).to_string()),
+                Some(Kept::Earlier(path, _)) => Some(path.display().to_string()),
                 _ => None,
             },
             took_ns: probed.took,

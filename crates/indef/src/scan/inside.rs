@@ -1,6 +1,8 @@
 //! The devices' internal geometry, as text and as JSON.
 
-use indef_core::layout::Geometry;
+use std::path::Path;
+
+use indef_core::{layout::Geometry, plan::PathJson};
 use indef_pipeline::geometry::{DeviceAnswer, Geometries};
 use serde::Serialize;
 
@@ -10,7 +12,8 @@ use crate::output::Name;
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DeviceInside {
     /// One of its paths.
-    path: String,
+    #[serde(flatten)]
+    path: PathJson,
     device: Option<String>,
     geometry: String,
     /// The reason for which it is unknown.
@@ -24,8 +27,8 @@ impl From<&DeviceAnswer> for DeviceInside {
         let told = answer.told.as_ref();
         let geometry = told.map_or_else(|_| Geometry::Unknown, |found| found.geometry);
         Self {
-            path: Name(&answer.path).to_string(),
-            device: told.ok().map(|found| Name(&found.device).to_string()),
+            path: PathJson::from(answer.path.as_path()),
+            device: told.ok().map(|found| found.device.display().to_string()),
             geometry: geometry.to_string(),
             reason: told.err().map(ToString::to_string),
             probed_at: answer.probed.as_ref().map(|stored| stored.probed_at),
@@ -37,7 +40,7 @@ impl From<&DeviceAnswer> for DeviceInside {
 pub(super) fn told(geometries: &Geometries) -> Vec<DeviceInside> {
     match geometries.given() {
         Some(given) => vec![DeviceInside {
-            path: "*".to_owned(),
+            path: PathJson::from(Path::new("*")),
             device: None,
             geometry: given.to_string(),
             reason: None,
@@ -84,6 +87,16 @@ mod tests {
         assert!(geometries.any() && geometries.main() == given);
         assert_eq!(geometries.of(12345), given);
         assert!(lines(&geometries)[0].contains("as given"));
+    }
+
+    #[test]
+    fn the_path_in_json_is_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("two\nlines");
+        std::fs::create_dir(&odd).unwrap();
+        let geometries = Geometries::new(Some(GeometryChoice::Auto), &[odd.clone()], &());
+        let told = serde_json::to_value(told(&geometries)).unwrap();
+        assert_eq!(told[0]["path"], odd.to_str().unwrap());
     }
 
     #[test]
