@@ -19,7 +19,7 @@ const STATUSES: [(&str, &str); 4] = [
     ("2", "Wrong usage; nothing was touched."),
     (
         "3",
-        "Stopped by a limit or a signal with work left, which indef run --resume continues.",
+        "Stopped by a limit or a signal with work left; indef run --resume continues a run.",
     ),
 ];
 
@@ -127,7 +127,7 @@ fn explain(roff: &mut Roff, command: &Command) {
             Some("Examples" | "Try first") => section(roff, "EXAMPLES", lines),
             Some(title) => section(roff, &title.to_uppercase(), lines),
             // It has a section of its own.
-            None if first.starts_with("Exit status") => {}
+            None if first.starts_with("Exit status:") => {}
             None => {
                 roff.control("SH", ["NOTES"]);
                 roff.text([roman(paragraph)]);

@@ -221,6 +221,9 @@ fn man_pages_are_complete_and_render_without_a_warning() {
         }
         pages.push((page, text));
     }
+    // What its own exit status means is told beside what all share.
+    let watch = fs::read_to_string(man.join("indef-watch.1")).unwrap();
+    assert!(watch.contains("Exit status 3 with"), "{watch}");
     let files = fs::read_dir(&man).unwrap();
     for file in files {
         let name = file.unwrap().file_name().into_string().unwrap();
