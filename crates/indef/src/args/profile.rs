@@ -3,10 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use indef_trace::{
-    import::Format,
-    store::{SMALLEST, StoreOptions},
-};
+use indef_trace::{import::Format, store::StoreOptions};
 use units::Bytes;
 
 use super::{trace::LayerName, values};
@@ -138,7 +135,7 @@ pub(crate) struct ImportArgs {
     half_life: Option<Duration>,
 
     /// The store's file never grows beyond this [default for a new store: 256MiB]
-    #[arg(long, value_name = "SIZE", value_parser = max_size)]
+    #[arg(long, value_name = "SIZE", value_parser = values::max_size)]
     max_size: Option<Bytes>,
 }
 
@@ -149,13 +146,6 @@ impl ImportArgs {
             half_life: self.half_life,
             max_size: self.max_size,
         }
-    }
-}
-
-fn max_size(text: &str) -> Result<Bytes, String> {
-    match values::size(text)? {
-        size if size >= SMALLEST => Ok(size),
-        _ => Err(format!("must be at least {SMALLEST}")),
     }
 }
 

@@ -115,7 +115,7 @@ pub(crate) struct KeepArgs {
     pub(crate) half_life: Option<Duration>,
 
     /// The profile's file never grows beyond this [default for a new profile: 256MiB]
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", value_parser = values::max_size)]
     pub(crate) max_size: Option<Bytes>,
 
     /// Layer syscall: how far the kernel reads ahead of a sequential reader; 0 for no read-ahead

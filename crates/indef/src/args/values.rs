@@ -4,6 +4,7 @@ use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
 use indef_core::plan::Policy;
 use indef_fs::EngineKind;
+use indef_trace::store::SMALLEST;
 use units::Bytes;
 
 /// A limit, or the word `none` for its absence: what takes the limit of the configuration away.
@@ -97,6 +98,14 @@ pub(crate) fn size(text: &str) -> Result<Bytes, String> {
         Ok(Bytes::ZERO) => Err("must be more than zero".into()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The size that a store never grows beyond.
+pub(crate) fn max_size(text: &str) -> Result<Bytes, String> {
+    match size(text)? {
+        size if size >= SMALLEST => Ok(size),
+        _ => Err(format!("must be at least {SMALLEST}")),
     }
 }
 

@@ -53,6 +53,7 @@ fn wrong_usage_is_status_2_and_touches_nothing() {
         &["profile", "import", "a", "b", "--half-life", "5"],
         &["profile", "import", "a", "b", "--max-size", "1KiB"],
         &["profile", "merge", "a"],
+        &["trace", "-o", "/proc/a", "--max-size", "1KiB"],
         &["compact"],
         &["compact", "/tmp", "/tmp"],
         &["compact", "/tmp", "--want", "0"],
