@@ -52,12 +52,14 @@ impl Digest {
     }
 
     fn count(&mut self, file: &RunFile) {
+        // Whoever wrote the document may have written anything.
+        let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
         self.files += 1;
-        self.extents_before += file.extents_before;
-        self.extents_after += file.extents_after;
+        add(&mut self.extents_before, file.extents_before);
+        add(&mut self.extents_after, file.extents_after);
         if file.status == FileStatus::Moved {
-            self.moved_before += file.extents_before;
-            self.moved_after += file.extents_after;
+            add(&mut self.moved_before, file.extents_before);
+            add(&mut self.moved_after, file.extents_after);
             self.why_no_fewer = self.why_no_fewer.or(file.why_no_fewer());
         }
         if let Some(reason) = file.skip_reason() {
@@ -67,7 +69,7 @@ impl Digest {
         self.unfinished += u64::from(is_left);
         if file.bytes_planned > 0 {
             self.planned_files += 1;
-            self.planned_bytes += file.bytes_planned;
+            add(&mut self.planned_bytes, file.bytes_planned);
         }
     }
 
@@ -126,5 +128,30 @@ impl<'de> Visitor<'de> for Digest {
         }
         self.shorten();
         Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absurd_numbers_of_a_document_do_no_harm() {
+        let file = format!(
+            r#"{{"path":"a","fs":"ext4","engine":null,"status":"moved","reason":null,"extents_before":{most},
+            "extents_after":{most},"bytes_planned":{most},"bytes_relocated":{most},"bytes_host_read":0,
+            "bytes_host_written":0,"bytes_offloaded":0}}"#,
+            most = u64::MAX
+        );
+        let text = format!("[{file},{file}]");
+        let mut files = serde_json::Deserializer::from_str(&text);
+        let digest = Digest::new(1).deserialize(&mut files).unwrap();
+        assert_eq!((digest.files, digest.left_out()), (2, 1));
+        let sums = [
+            digest.extents_before,
+            digest.moved_after,
+            digest.planned_bytes,
+        ];
+        assert_eq!(sums, [u64::MAX; 3]);
     }
 }

@@ -53,7 +53,8 @@ impl fmt::Display for Reads {
 /// the next begins cost nothing. Borders that lie between two slices are in neither's count: they are shared out evenly.
 pub(super) fn per_read(map: &FileMap, slices: &[u64], extents: u64, io_size: Bytes) -> Vec<f64> {
     let held = slices.iter().filter(|n| **n > 0).count() as f64;
-    let inside: u64 = slices.iter().map(|n| n.saturating_sub(1)).sum();
+    let inside = slices.iter().map(|n| n.saturating_sub(1));
+    let inside = inside.fold(0, u64::saturating_add);
     let between = extents.saturating_sub(1).saturating_sub(inside) as f64 / held.max(1.0);
     let reads = map.slice_bytes as f64 / io_size.get().max(1) as f64;
     // The part of the borders between blocks that lie inside of a read.
