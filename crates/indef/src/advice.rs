@@ -33,7 +33,9 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::Truncated => "among the lowest-priority ranges that --truncate leaves alone",
         SkipReason::Cold => "not among the hottest ranges of the profile",
         SkipReason::NotRead => "the profile shows no reads of it",
-        SkipReason::OverBudget => "the budget went to ranges with a better gain for each byte",
+        SkipReason::OverBudget => {
+            "the budget went to ranges with a better gain for each byte, or is too small for it"
+        }
         SkipReason::BeyondPlan => {
             "it would write more than was planned, since files have changed or share more since then; run again, which plans anew"
         }

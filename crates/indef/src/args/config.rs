@@ -56,5 +56,5 @@ pub(crate) struct CheckConfigArgs {
 /// Print a configuration with all keys, their meaning and their defaults
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    indef config example > /etc/indef/indef.toml")]
+    mkdir -p /etc/indef && indef config example > /etc/indef/indef.toml")]
 pub(crate) struct ExampleConfigArgs {}

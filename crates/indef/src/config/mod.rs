@@ -64,8 +64,8 @@ pub(crate) fn ensure_said(loaded: &Loaded, has_paths: bool) -> Result<(), String
     match loaded.files.is_empty() && !has_paths {
         true => Err(format!(
             "{FILE}: there is no configuration, nor a drop-in in {FILE}.d, which would say where to look; nothing was \
-             done. Make one (indef config example >{FILE}; if it leaves paths alone, they are all mounted file \
-             systems), or give a PATH or --all-mounts"
+             done. Make one (mkdir -p /etc/indef && indef config example >{FILE}; if it leaves paths alone, they are all \
+             mounted file systems), or give a PATH or --all-mounts"
         )),
         false => Ok(()),
     }

@@ -85,7 +85,10 @@ impl Traced {
         }
         let status = child.wait().context("waiting for the command")?;
         if status.code() == Some(NOT_STARTED) {
-            bail!("{}: the command could not be run", Name(self.name.as_ref()));
+            bail!(
+                "{}: the command could not be run, or ended with status {NOT_STARTED} as a shell does that finds none",
+                Name(self.name.as_ref())
+            );
         }
         if let Some(how) = ended_badly(status) {
             console.note(format_args!("the command {how}"));

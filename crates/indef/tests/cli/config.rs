@@ -170,7 +170,7 @@ fn a_run_without_a_configuration_says_what_holds() {
         ran.error_line("/etc/indef/indef.toml: there is no configuration");
         assert!(
             ran.err
-                .contains("indef config example >/etc/indef/indef.toml"),
+                .contains("mkdir -p /etc/indef && indef config example >/etc/indef/indef.toml"),
             "{ran:?}"
         );
     }
