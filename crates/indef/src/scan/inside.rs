@@ -94,7 +94,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join("two\nlines");
         std::fs::create_dir(&odd).unwrap();
-        let geometries = Geometries::new(Some(GeometryChoice::Auto), &[odd.clone()], &());
+        let geometries =
+            Geometries::new(Some(GeometryChoice::Auto), std::slice::from_ref(&odd), &());
         let told = serde_json::to_value(told(&geometries)).unwrap();
         assert_eq!(told[0]["path"], odd.to_str().unwrap());
     }
