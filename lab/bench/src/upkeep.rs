@@ -163,3 +163,36 @@ fn said(fs: Fs, operation: Operation, excess: u64) -> Option<Nanos> {
         Operation::Delete => upkeep.delete,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `indef scan` says is no more than what was kept.
+    #[test]
+    fn scan_says_at_most_what_was_measured() {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../figures/upkeep.json");
+        let kept: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(kept).unwrap()).unwrap();
+        let rows = || {
+            let sessions = kept["sessions"].as_array().unwrap().iter();
+            sessions.flat_map(|session| session["rows"].as_array().unwrap())
+        };
+        let mut compared = 0;
+        for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+            for operation in Operation::ALL {
+                let Some(said) = said(fs, operation, 1) else {
+                    continue;
+                };
+                let case = format!("{} 256 MiB, {}", fs.name(), operation.as_str());
+                let each = rows()
+                    .filter(|row| row["case"] == case.as_str())
+                    .find_map(|row| row["values"]["each_extent_ns"]["median"].as_f64());
+                let each = each.unwrap_or_else(|| panic!("{case} was not kept"));
+                assert!(said.get() as f64 <= each, "{case}: {said}, {each} ns");
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 3);
+    }
+}
