@@ -30,6 +30,22 @@ fn assert_nothing_left(temporary: &Path) {
     assert!(!loops.contains(temporary.to_str().unwrap()), "{loops}");
 }
 
+/// On a file system without an engine it ends before it makes files that nothing could move.
+#[test]
+fn a_demo_where_nothing_moves_ends_before_it_begins() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return scratch_fs::skip("no /dev/shm");
+    };
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = memory.path().to_str().unwrap();
+    let ran = demo(temporary.path(), "16MiB", &["--dir", dir]).ran();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.err.contains("has no engine"), "{ran:?}");
+    assert!(!ran.err.contains("ageing"), "{ran:?}");
+    assert_eq!(fs::read_dir(memory.path()).unwrap().count(), 0);
+    assert_nothing_left(temporary.path());
+}
+
 fn proves_itself(kind: &str) {
     // A machine that cannot make this file system cannot show it, either.
     if scratch(kind).is_none() {

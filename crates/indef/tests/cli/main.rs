@@ -28,6 +28,7 @@ mod loop_shared;
 mod loop_stop;
 mod loop_swapped;
 mod loop_top;
+mod loop_trace_command;
 mod loop_trace_screen;
 mod loop_tracer;
 mod loop_unit;
