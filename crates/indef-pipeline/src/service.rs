@@ -47,8 +47,13 @@ use crate::{
     weigh::open_timed,
 };
 
-/// The time of one kind of reads in one turn.
-const LONG: Duration = Duration::from_millis(100);
+/// The time of one kind of reads in one turn: of calls, which need a processor as well, and so scatter more with what else does.
+const fn long(replay: Replay) -> Duration {
+    match replay {
+        Replay::Direct => Duration::from_millis(100),
+        Replay::Buffered => Duration::from_millis(200),
+    }
+}
 /// Reads of each reader that are done at least in this time.
 const LEAST: usize = 4;
 /// Reads of all readers together that are done at least in this time.
@@ -368,12 +373,13 @@ impl Ground {
         let times = Mutex::new(Vec::new());
         let began = Instant::now();
         let least = (readers as usize * LEAST).max(FEWEST);
+        let long = long(replay);
         let work = || {
             let mut own = Vec::new();
             let mut buffer = Vec::new();
             while !ended.load(Ordering::Relaxed) && until.check().is_ok() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= spots.len() || (at >= least && began.elapsed() > LONG) {
+                if at >= spots.len() || (at >= least && began.elapsed() > long) {
                     enough.store(true, Ordering::Relaxed);
                     if counting.load(Ordering::Relaxed) == 0 {
                         break;
