@@ -37,6 +37,7 @@ use indef_core::{
 };
 use indef_engine::Cancel;
 use indef_fs::{Mapper, TargetId};
+pub use source::Replay;
 use source::{Answer, Source};
 use units::FileRange;
 
@@ -66,15 +67,6 @@ const LONGEST: Duration = Duration::from_secs(30);
 const FILES: usize = 256;
 /// One in so many reads may fail: files change meanwhile.
 const MAY_FAIL: usize = 20;
-/// How the reads of a profile are repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replay {
-    /// With `O_DIRECT`: how long reads wait for the device.
-    Direct,
-    /// Through the page cache: whole calls of programs that read so.
-    Buffered,
-}
-
 /// Measure with reads of these files, of which these plans move something; `traced_ns` is the mean time of their traced reads.
 pub(crate) fn measure(
     replay: Replay,

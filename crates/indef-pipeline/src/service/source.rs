@@ -12,10 +12,17 @@ use linux_abi::cache::{cachestat, resident_pages};
 use rustix::fs::{Advice, OFlags, fadvise};
 use units::FileRange;
 
-use super::Replay;
-
 /// Direct I/O is aligned to this.
 const ALIGNED: usize = 4096;
+
+/// How the reads of a profile are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// With `O_DIRECT`: how long reads wait for the device.
+    Direct,
+    /// Through the page cache: whole calls of programs that read so.
+    Buffered,
+}
 
 /// What became of a read.
 pub(super) enum Answer {
