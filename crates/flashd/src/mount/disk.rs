@@ -32,6 +32,8 @@ const NAMESPACE: usize = 0;
 const MAX_BACKGROUND: u16 = 256;
 /// Bytes of a request.
 const MAX_REQUEST: u32 = 1 << 20;
+/// `O_DSYNC` (include/uapi/asm-generic/fcntl.h), which is a part of `O_SYNC`; rustix has the latter by both names.
+const O_DSYNC: i32 = 0o10000;
 /// Attributes do not change.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
@@ -130,7 +132,13 @@ impl Disk {
     }
 
     /// Write a range that is not whole blocks: the blocks around it are read, changed and written.
-    fn write_partial(&self, offset: u64, len: u64, change: &dyn Fn(&mut [u8])) -> RequestResult {
+    fn write_partial(
+        &self,
+        offset: u64,
+        len: u64,
+        fua: bool,
+        change: &dyn Fn(&mut [u8]),
+    ) -> RequestResult {
         let _alone = self.partial.lock().unwrap_or_else(|e| e.into_inner());
         let (start, whole) = around(self.block, offset, len);
         let mut blocks = vec![0; whole as usize];
@@ -140,7 +148,7 @@ impl Disk {
         let request = Request::Write {
             offset: start,
             data: &blocks,
-            fua: false,
+            fua,
             placement: Placement::RoundRobin,
         };
         self.device.account(NAMESPACE, &request)
@@ -150,26 +158,25 @@ impl Disk {
     /// writing.
     fn zero(&self, offset: u64, len: u64, discard: bool) -> RequestResult {
         let end = offset + len;
-        let zeroes = |part: &mut [u8]| part.fill(0);
+        let (fua, zeroes) = (false, |part: &mut [u8]| part.fill(0));
         let first = offset.next_multiple_of(self.block);
         let last = end - end % self.block;
         if len == 0 {
             return Ok(Success::default());
         }
         if first >= last {
-            return self.write_partial(offset, len, &zeroes);
+            return self.write_partial(offset, len, fua, &zeroes);
         }
         if offset < first {
-            self.write_partial(offset, first - offset, &zeroes)?;
+            self.write_partial(offset, first - offset, fua, &zeroes)?;
         }
         if last < end {
-            self.write_partial(last, end - last, &zeroes)?;
+            self.write_partial(last, end - last, fua, &zeroes)?;
         }
         let (offset, len) = (first, last - first);
         let request = if discard {
             Request::Deallocate { offset, len }
         } else {
-            let fua = false;
             Request::WriteZeroes { offset, len, fua }
         };
         self.device.account(NAMESPACE, &request)
@@ -180,6 +187,12 @@ impl Disk {
 fn around(block: u64, offset: u64, len: u64) -> (u64, u64) {
     let start = offset - offset % block;
     (start, (offset + len).next_multiple_of(block) - start)
+}
+
+/// Whether a write is durable when it is answered (`O_DSYNC`, `O_SYNC`, `RWF_DSYNC`): without a page
+/// cache in between, the kernel leaves that to the file system, and sends no fsync for it.
+fn is_synchronous(flags: OpenFlags) -> bool {
+    flags.0 & O_DSYNC != 0
 }
 
 /// The error number for a failure.
@@ -356,7 +369,7 @@ impl Filesystem for Disk {
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
@@ -366,10 +379,10 @@ impl Filesystem for Disk {
             touch_buffer();
             return reply.error(Errno::ENOSPC);
         }
-        let data = &data[..len as usize];
+        let (data, fua) = (&data[..len as usize], is_synchronous(flags));
         if !self.is_whole(offset, len) {
             let change = |part: &mut [u8]| part.copy_from_slice(data);
-            return match self.write_partial(offset, len, &change) {
+            return match self.write_partial(offset, len, fua, &change) {
                 Ok(_) => reply.written(len as u32),
                 Err(failure) => reply.error(errno(&failure)),
             };
@@ -377,7 +390,7 @@ impl Filesystem for Disk {
         let request = Request::Write {
             offset,
             data,
-            fua: false,
+            fua,
             placement: Placement::RoundRobin,
         };
         self.device

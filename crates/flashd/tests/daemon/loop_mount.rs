@@ -2,15 +2,18 @@
 
 use std::{
     fs::{self, File},
-    io::Write,
-    os::unix::fs::{FileExt, MetadataExt},
+    io::{self, Write},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use crate::harness::{Daemon, Fs, Loop, can_make, can_mount, fsck, mkfs, run, text};
-use rustix::fs::FallocateFlags;
+use rustix::{
+    fs::{FallocateFlags, OFlags},
+    io::ReadWriteFlags,
+};
 use scratch_fs::{require_program, skip};
 
 fn verifies(kind: &'static str) {
@@ -172,6 +175,39 @@ fn loop_a_power_cut_loses_what_was_not_flushed() {
     );
     let socket = folder.path().join(format!("flashd/{}.sock", daemon.pid()));
     assert_eq!(fs::metadata(socket).unwrap().mode() & 0o777, 0o600);
+}
+
+/// For a file past the page cache the kernel sends no fsync for these: the file system has to see to it.
+#[test]
+fn loop_synchronous_writes_are_durable() {
+    if !can_mount() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), &["--profile", "zero", "--size", "64MiB"]);
+    // rustix names them alike.
+    let (dsync, sync) = (0o10000, OFlags::SYNC.bits() as i32);
+    let open = |flags| {
+        let mut options = File::options();
+        let options = options.write(true).custom_flags(flags);
+        options.open(daemon.disk()).unwrap()
+    };
+    open(dsync).write_all_at(&[1; 4096], 0).unwrap();
+    // Not whole blocks.
+    open(sync).write_all_at(&[2; 100], 4096).unwrap();
+    let plain = daemon.open();
+    let data = [io::IoSlice::new(&[3; 4096])];
+    let written = rustix::io::pwritev2(&plain, &data, 8192, ReadWriteFlags::DSYNC).unwrap();
+    assert_eq!(written, 4096);
+    plain.write_all_at(&[4; 4096], 12288).unwrap();
+    let output = daemon.ask(&["power-cut", "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["lost_bytes"], 4096);
+    for (at, byte) in [(0, 1), (4096, 2), (4196, 0), (8192, 3), (12288, 0)] {
+        let mut found = [9];
+        plain.read_exact_at(&mut found, at).unwrap();
+        assert_eq!(found, [byte], "at {at}");
+    }
 }
 
 #[test]
