@@ -1,7 +1,19 @@
 //! The data that outlives a loss of power.
 
+use flash_model::{NamespaceKind, Profile};
+use flashd::{
+    device::{Device, DeviceOptions, NamespaceOptions, StoreOptions},
+    store::FileOptions,
+};
 use nvme_initiator::command;
-use nvme_wire::{feature::Feature, io::BlockRange, vendor::DefragmentMove};
+use nvme_wire::{
+    Status,
+    feature::Feature,
+    io::BlockRange,
+    vendor::DefragmentMove,
+    zone::{ReportFilter, ReportHeader},
+};
+use units::Bytes;
 
 use crate::target::{BLOCK, CONVENTIONAL, Fixture, pattern};
 
@@ -42,4 +54,42 @@ fn without_the_write_cache_each_change_is_durable() {
     assert!(block(9) == written(1), "moved");
     assert!(block(2) == [0; BLOCK], "deallocated");
     assert!(block(3) == [0; BLOCK], "zeroed");
+}
+
+/// Zones of which nothing is known are not told as empty.
+#[test]
+fn a_namespace_out_of_service_has_no_report_of_its_zones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let profile = Profile::builtin("zero").unwrap();
+    let namespace = NamespaceOptions {
+        kind: NamespaceKind::Zoned,
+        size: Bytes(2 * profile.geometry().zone.size.get()),
+    };
+    let mut options = DeviceOptions::in_memory(profile, &[namespace]);
+    options.store = StoreOptions::File(FileOptions {
+        path: path.clone(),
+        sparse: true,
+        host_sync: false,
+    });
+    drop(Device::open(&options).unwrap());
+    let report = |expected| {
+        let fixture = Fixture::of(Device::open(&options).unwrap());
+        let (host, mut queue) = fixture.queue();
+        let len = ReportHeader::LEN + 2 * 64;
+        let report = command::zone_report(1, 0, len, ReportFilter::All, false);
+        assert_eq!(queue.run(report, Vec::new(), len).unwrap().status, expected);
+        drop((host, queue));
+        fixture.wait_until_idle();
+        let Fixture { device, target } = fixture;
+        drop(target);
+        while std::sync::Arc::strong_count(&device) > 1 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
+    report(Status::Success);
+    // Somebody cuts its end off the file.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(1 << 20).unwrap();
+    report(Status::UnrecoveredRead);
 }

@@ -25,7 +25,10 @@ use super::{
     queue::HostQueue,
     send::{Completed, Permit},
 };
-use crate::device::{NamespaceInfo, Request};
+use crate::{
+    device::{Failure, NamespaceInfo, Request},
+    store::Health,
+};
 use work::{Ending, IoWork, span};
 
 /// The data that a command needs, as far as it can be done at all.
@@ -196,6 +199,12 @@ fn check<'a>(
                 filter,
                 partial,
             };
+            // Nobody knows what is in the zones of a namespace out of service: they are not empty.
+            if let Health::Failed(damage) = queue.device().health(index) {
+                let failure = Failure::Media(damage);
+                let unreadable = Status::UnrecoveredRead;
+                return Err(queue.backend().status_of(&failure, unreadable));
+            }
             let bytes = report.build(queue.device(), (index, namespace))?;
             IoWork::Done(Completed::Data(bytes))
         }
