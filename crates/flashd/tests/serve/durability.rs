@@ -56,6 +56,30 @@ fn without_the_write_cache_each_change_is_durable() {
     assert!(block(3) == [0; BLOCK], "zeroed");
 }
 
+/// FUA of a read: what it reads is on the medium, and stays there.
+#[test]
+fn a_read_with_fua_makes_durable_what_it_reads() {
+    let data = pattern(3, 1, 1);
+    for (command, sent, read) in [
+        (command::read(CONVENTIONAL, 3, 1), Vec::new(), BLOCK),
+        (command::compare(CONVENTIONAL, 3, 1), data.clone(), 0),
+        (command::verify(CONVENTIONAL, 3, 1), Vec::new(), 0),
+    ] {
+        let fixture = Fixture::new();
+        let (_host, mut queue) = fixture.queue();
+        let write = command::write(CONVENTIONAL, 3, 1);
+        let ended = queue.run(write, data.clone(), 0).unwrap();
+        ended.ok("Write").unwrap();
+        let ended = queue.run(command::with_fua(command), sent, read).unwrap();
+        assert_eq!(ended.status, Status::Success);
+        fixture.device.power_cut();
+        let mut bytes = vec![0; BLOCK];
+        let (index, offset) = (CONVENTIONAL as usize - 1, 3 * BLOCK as u64);
+        fixture.device.read_into(index, offset, &mut bytes).unwrap();
+        assert!(bytes == data, "opcode {:#x}", command.opcode);
+    }
+}
+
 /// Zones of which nothing is known are not told as empty.
 #[test]
 fn a_namespace_out_of_service_has_no_report_of_its_zones() {

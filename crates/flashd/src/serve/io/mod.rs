@@ -118,7 +118,14 @@ fn check<'a>(
     let changes = |request| IoWork::One(request, Ending::Changed(0));
     let work = match *command {
         IoCommand::Flush => changes(Request::Flush),
-        IoCommand::Read(transfer) => IoWork::Read(span(namespace, transfer.blocks)?),
+        IoCommand::Read(transfer) => {
+            let span = span(namespace, transfer.blocks)?;
+            let ending = Ending::Read {
+                namespace: index,
+                span,
+            };
+            reads(transfer, span, ending)
+        }
         IoCommand::Write(transfer, hint) => {
             let Span { offset, len } = span(namespace, transfer.blocks)?;
             let placement = placement(queue, (index, namespace), hint)?;
@@ -136,12 +143,12 @@ fn check<'a>(
             read_through(queue, index, span, |at, bytes| {
                 is_equal &= data.get(at..at + bytes.len()) == Some(bytes);
             })?;
-            reads(span, Ending::Compared { is_equal })
+            reads(transfer, span, Ending::Compared { is_equal })
         }
         IoCommand::Verify(transfer) => {
             let span = span(namespace, transfer.blocks)?;
             read_through(queue, index, span, |_, _| {})?;
-            reads(span, Ending::Compared { is_equal: true })
+            reads(transfer, span, Ending::Compared { is_equal: true })
         }
         IoCommand::WriteZeroes { transfer, .. } => {
             let Span { offset, len } = span(namespace, transfer.blocks)?;
@@ -223,9 +230,13 @@ fn check<'a>(
     Ok((index, work))
 }
 
-/// A read whose data stays here.
-fn reads(Span { offset, len }: Span, ending: Ending) -> IoWork<'static> {
-    IoWork::One(Request::Read { offset, len }, ending)
+/// A read, whether its data goes to the host or not.
+fn reads(transfer: Transfer, span: Span, ending: Ending) -> IoWork<'static> {
+    IoWork::Read {
+        span,
+        ending,
+        fua: transfer.fua,
+    }
 }
 
 /// Whether a change has to be durable when it is done: because the command says so, or the host has

@@ -15,8 +15,12 @@ pub(super) enum IoWork<'a> {
     Done(Completed),
     /// One request to the device.
     One(Request<'a>, Ending),
-    /// Read these bytes for the host.
-    Read(Span),
+    /// Read these bytes; if asked for, make durable what was written there before (NVM §3.2.4, FUA).
+    Read {
+        span: Span,
+        ending: Ending,
+        fua: bool,
+    },
     /// Copy, and make it durable if asked for.
     Copy {
         sources: Vec<Span>,
@@ -117,11 +121,15 @@ impl IoWork<'_> {
         match self {
             Self::Done(completed) => permit.complete(Ok(completed)),
             Self::One(request, ending) => submit(device, namespace, &request, ending, permit),
-            Self::Read(span) => {
+            Self::Read { span, ending, fua } => {
                 let Span { offset, len } = span;
-                let ending = Ending::Read { namespace, span };
-                let request = Request::Read { offset, len };
-                submit(device, namespace, &request, ending, permit);
+                let read = Request::Read { offset, len };
+                if fua {
+                    let requests = [Request::Flush, read].into_iter();
+                    submit_all(device, requests.map(|r| (namespace, r)), ending, permit);
+                } else {
+                    submit(device, namespace, &read, ending, permit);
+                }
             }
             Self::Copy {
                 sources,
