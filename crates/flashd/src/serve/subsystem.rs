@@ -143,9 +143,11 @@ impl Subsystem {
         self.lock().by_id.len()
     }
 
-    /// Identifiers of all controllers, ascending.
+    /// Identifiers of the controllers that have the namespaces, ascending. Those for discovery are of another subsystem.
     pub(super) fn controller_ids(&self) -> Vec<u16> {
-        let mut ids: Vec<u16> = self.lock().by_id.keys().copied().collect();
+        let controllers = self.lock();
+        let with_namespaces = controllers.by_id.values().filter(|of| !of.is_discovery);
+        let mut ids: Vec<u16> = with_namespaces.map(|of| of.id).collect();
         ids.sort_unstable();
         ids
     }

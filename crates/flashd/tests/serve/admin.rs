@@ -84,6 +84,14 @@ fn identify_describes_what_there_is() {
     assert_eq!(ids(&host.identify(1, 2, 0).unwrap()), [2]);
     assert_eq!(ids(&host.identify(0, 7, 2).unwrap()), [ZONED]);
     assert_eq!(ids(&host.identify(0, 7, 0).unwrap()), [CONVENTIONAL]);
+    // A discovery controller is none of the subsystem's.
+    let _discovery =
+        Host::connect(fixture.target.address(), HostOptions::new(DISCOVERY_NQN)).unwrap();
+    for (nsid, cns) in [(CONVENTIONAL, 0x12), (0, 0x13)] {
+        let page = host.identify(nsid, cns, 0).unwrap();
+        let [low, high] = host.controller().to_le_bytes();
+        assert_eq!(page[..6], [1, 0, low, high, 0, 0], "{cns:x}");
+    }
     let descriptors = host.identify(ZONED, 3, 0).unwrap();
     // NGUID, UUID, and the I/O command set that Linux insists on.
     assert_eq!(
@@ -94,6 +102,7 @@ fn identify_describes_what_there_is() {
     for (command, expected) in [
         (command::identify(9, 0, 0), Status::InvalidNamespace),
         (command::identify(9, 3, 0), Status::InvalidNamespace),
+        (command::identify(9, 0x12, 0), Status::InvalidNamespace),
         (
             command::identify(CONVENTIONAL, 5, 2),
             Status::InvalidCommandSet,

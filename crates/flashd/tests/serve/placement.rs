@@ -10,7 +10,7 @@ use nvme_wire::{
         UsageHeader,
     },
     feature::Feature,
-    identify::{CTRATT_ENDURANCE_GROUPS, CTRATT_FDP, Controller, Namespace},
+    identify::{CTRATT_ENDURANCE_GROUPS, CTRATT_FDP, Controller, IndependentNamespace, Namespace},
     io::WriteHint,
     log::{EFFECT_SUPPORTED, Effects, LogPage},
     opcode::IoOpcode,
@@ -85,6 +85,8 @@ fn the_configuration_is_where_hosts_look_for_it() {
     assert_eq!(controller.max_endurance_group.get(), GROUP);
     let group = |host: &mut Host, nsid| {
         let namespace: Namespace = host.identify_as(nsid, 0, 0).unwrap();
+        let independent: IndependentNamespace = host.identify_as(nsid, 8, 0).unwrap();
+        assert_eq!(independent.endurance_group, namespace.endurance_group);
         namespace.endurance_group.get()
     };
     assert_eq!(

@@ -74,10 +74,14 @@ pub(super) fn identify(
             _ => bytes(NvmController::zeroed().as_bytes()),
         },
         Cns::IndependentNamespace => {
-            let (_, of) = queue.backend().namespace(nsid)?;
-            bytes(independent(of, queue).as_bytes())
+            let (index, of) = queue.backend().namespace(nsid)?;
+            bytes(independent(index, of, queue).as_bytes())
         }
-        Cns::NamespaceControllers | Cns::Controllers => Ok(controllers(queue, ask.controller)),
+        Cns::NamespaceControllers => {
+            queue.backend().namespace(nsid)?;
+            Ok(controllers(queue, ask.controller))
+        }
+        Cns::Controllers => Ok(controllers(queue, ask.controller)),
         Cns::CommandSets => {
             let mut page = vec![0; IDENTIFY_LEN];
             let sets = [CommandSet::Nvm, CommandSet::Zoned];
@@ -245,9 +249,7 @@ fn namespace(index: usize, of: &device::NamespaceInfo, queue: &HostQueue) -> Nam
     page.copy_ranges = (COPY_RANGES_MAX - 1) as u8;
     page.nguid = of.uuid;
     page.lba_formats[0] = lba_format(of);
-    if queue.device().reclaim_unit_handles(index) > 0 {
-        page.endurance_group = U16::new(ENDURANCE_GROUP);
-    }
+    page.endurance_group = U16::new(endurance_group(index, queue));
     // A host should write in units that go to flash at once.
     let page_blocks = queue.device().geometry().page.get() / of.block_bytes;
     if of.kind == NamespaceKind::Conventional && (2..=1 << 16).contains(&page_blocks) {
@@ -257,6 +259,14 @@ fn namespace(index: usize, of: &device::NamespaceInfo, queue: &HostQueue) -> Nam
         page.optimal_write = granularity;
     }
     page
+}
+
+/// ENDGID: hosts take it from either page.
+fn endurance_group(index: usize, queue: &HostQueue) -> u16 {
+    match queue.device().reclaim_unit_handles(index) {
+        0 => 0,
+        _ => ENDURANCE_GROUP,
+    }
 }
 
 fn zoned(index: usize, of: &device::NamespaceInfo, queue: &HostQueue) -> ZonedNamespace {
@@ -275,9 +285,14 @@ fn zoned(index: usize, of: &device::NamespaceInfo, queue: &HostQueue) -> ZonedNa
     page
 }
 
-fn independent(of: &device::NamespaceInfo, queue: &HostQueue) -> IndependentNamespace {
+fn independent(
+    index: usize,
+    of: &device::NamespaceInfo,
+    queue: &HostQueue,
+) -> IndependentNamespace {
     let mut page = IndependentNamespace::zeroed();
     page.multipath = u8::from(!queue.subsystem.is_private);
+    page.endurance_group = U16::new(endurance_group(index, queue));
     // Ready, whatever its health: failures are reported command by command.
     page.status = u8::from(of.size_bytes > 0);
     page
