@@ -218,16 +218,23 @@ impl Recorder {
             .map_err(|source| RecordError::io(&self.path, source))
     }
 
-    /// The content of the store, as writes. Not counted as flushes: marks begin after it.
+    /// The content of the store, which becomes durable, as writes. Not counted as flushes: marks begin after it.
     fn baseline(&mut self, store: &Store) -> Result<(), RecordError> {
         let mut buffer = vec![0; STEP];
         for (id, namespace) in (1..).zip(&store.namespaces) {
+            // A power cut at a mark leaves all of it, and so has it to be here.
+            namespace.flush()?;
+            let layout = namespace.zone_layout();
             let mut offset = 0;
             while offset < namespace.size_bytes() {
-                let part = (namespace.size_bytes() - offset).min(STEP as u64) as usize;
+                // Zones may be smaller than a step: each ends where its own data does.
+                let until = layout.map_or(namespace.size_bytes(), |zones| {
+                    offset - offset % zones.size_bytes + zones.size_bytes
+                });
+                let part = (until - offset).min(STEP as u64) as usize;
                 let data = &mut buffer[..part];
                 namespace.read(offset, data)?;
-                let end = written_end(&namespace.zones_now(), namespace.zone_layout(), offset);
+                let end = written_end(&namespace.zones_now(), layout, offset);
                 // Blocks in a zone count even when they hold zeroes; elsewhere zeroes are nothing.
                 let zeroes = data.iter().all(|byte| *byte == 0);
                 let len = end.map_or(if zeroes { 0 } else { part as u64 }, |end| {

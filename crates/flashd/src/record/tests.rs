@@ -245,6 +245,32 @@ proptest! {
 }
 
 #[test]
+fn all_zones_are_as_they_were_when_a_recording_begins() {
+    let mut bench = Bench::new(0);
+    bench.write(1, 0, 2, 1, false);
+    bench.write(1, 1, 3, 2, false);
+    bench.begin();
+    bench.recording.end().unwrap();
+    let all = replayed(&bench.path(), &Mark::End, Keep::Everything);
+    assert_eq!(all.zones, [2, 3]);
+    assert_eq!(all, shown(&bench.store));
+}
+
+#[test]
+fn what_is_there_when_a_recording_begins_stays_when_the_power_is_cut() {
+    let mut bench = Bench::new(64);
+    bench.write(0, 8, 4, 1, false);
+    bench.write(1, 0, 2, 2, false);
+    bench.begin();
+    bench.recording.end().unwrap();
+    let least = replayed(&bench.path(), &Mark::End, Keep::Durable);
+    bench.store.namespaces.iter().for_each(|namespace| {
+        namespace.power_cut();
+    });
+    assert_eq!(shown(&bench.store), least);
+}
+
+#[test]
 fn reordering_reaches_states_between_nothing_and_everything() {
     let mut bench = Bench::new(64);
     bench.begin();
