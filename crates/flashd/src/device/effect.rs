@@ -102,8 +102,17 @@ impl Device {
         }
         // Held over both, so that the recording has the order of the store.
         let mut recording = self.recording.lock();
-        store.apply(change)?;
-        recording.note(self.namespaces[namespace].id, change);
+        if let Err(error) = store.apply(change) {
+            recording.failed(change, &error);
+            return Err(error);
+        }
+        // Without a cache hosts send no flush, and all that is done is durable.
+        let change = if store.has_cache() {
+            *change
+        } else {
+            change.made_durable()
+        };
+        recording.note(self.namespaces[namespace].id, &change);
         Ok(())
     }
 

@@ -12,7 +12,10 @@ use super::{
     Access, Device, DeviceOptions, ErrorFault, Failure, FaultError, FaultReport, NamespaceOptions,
     Request, RequestResult, SlowDie, StoreOptions,
 };
-use crate::store::FileOptions;
+use crate::{
+    record::{Keep, Mark, replay},
+    store::FileOptions,
+};
 
 const CONVENTIONAL: usize = 0;
 const ZONED: usize = 1;
@@ -85,6 +88,36 @@ fn a_protected_buffer_loses_nothing() {
         write(&device, 0, 0, 1, 2).unwrap();
         device.power_cut();
         assert_eq!(block(&device, 0, 0), left, "cache: {write_cache:?}");
+    }
+}
+
+/// Such a device gets no flushes, and its recording has none.
+#[test]
+fn a_recording_knows_that_a_protected_buffer_loses_nothing() {
+    for (write_cache, left) in [(None, [0, 2]), (Some(Bytes::mib(1)), [1, 0])] {
+        let profile = Profile::builtin("zn540").unwrap();
+        let namespace = NamespaceOptions {
+            kind: NamespaceKind::Conventional,
+            size: Bytes::mib(64),
+        };
+        let options = DeviceOptions {
+            write_cache,
+            ..DeviceOptions::in_memory(profile, &[namespace])
+        };
+        let device = Device::open(&options).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        write(&device, 0, 0, 1, 1).unwrap();
+        device.record_to(&log).unwrap();
+        write(&device, 0, BLOCK, 2, 1).unwrap();
+        let (offset, len) = (0, BLOCK);
+        wait(&device, 0, &Request::Deallocate { offset, len }).unwrap();
+        device.recording().end().unwrap();
+        let (store, _) = replay(&log, &Mark::End, Keep::Durable, None).unwrap();
+        let mut bytes = [9; 2 * BLOCK as usize];
+        store.namespaces[0].read(0, &mut bytes).unwrap();
+        let found = [bytes[0], bytes[BLOCK as usize]];
+        assert_eq!(found, left, "cache: {write_cache:?}");
     }
 }
 

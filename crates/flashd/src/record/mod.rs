@@ -30,7 +30,7 @@ pub use keep::Keep;
 pub use replay::{Mark, ParseMarkError, Replayed, marks, replay};
 pub use walk::{Form, Walk};
 
-use crate::store::{Change, Store, StoreKind, ZoneChange, ZoneRest};
+use crate::store::{Change, Store, StoreError, StoreKind, ZoneChange, ZoneRest};
 
 /// Bytes that are read at once of the content of a device when a recording begins.
 const STEP: usize = 128 << 10;
@@ -185,6 +185,15 @@ impl Log {
             self.append(&RecordEntry::PowerCut);
             self.to = None;
             self.failed = Some("it ended with the power cut".to_owned());
+        }
+    }
+
+    /// A change failed. A part of a write may be there all the same, and no entry could say which.
+    pub(crate) fn failed(&mut self, change: &Change<'_>, error: &StoreError) {
+        if self.to.is_some() && matches!(change, Change::Write { .. } | Change::Zero { .. }) {
+            tracing::error!(%error, "the recording has ended with a write that failed");
+            self.failed = Some(format!("it ended with a write that failed: {error}"));
+            self.to = None;
         }
     }
 

@@ -47,6 +47,23 @@ pub enum ZoneChange {
     Offline,
 }
 
+impl Change<'_> {
+    /// The same change, durable at once.
+    pub(crate) fn made_durable(self) -> Self {
+        match self {
+            Self::Write { offset, data, .. } => {
+                let fua = true;
+                Self::Write { offset, data, fua }
+            }
+            Self::Zero { offset, len, .. } => {
+                let fua = true;
+                Self::Zero { offset, len, fua }
+            }
+            Self::Flush | Self::Zone { .. } => self,
+        }
+    }
+}
+
 impl StoredNamespace {
     /// Make the change.
     ///

@@ -274,6 +274,12 @@ impl StoredNamespace {
         self.read_state().zones.as_ref().map(Zones::layout)
     }
 
+    /// Whether there is a volatile cache; else each change is durable on return.
+    #[must_use]
+    pub fn has_cache(&self) -> bool {
+        self.read_state().cache.capacity() > 0
+    }
+
     /// Bytes that a power cut would lose now.
     #[must_use]
     pub fn volatile_bytes(&self) -> u64 {

@@ -98,6 +98,8 @@ fn loop_a_disk_that_fills_up_is_told_and_nothing_accepted_is_lost() {
     };
     let ballast = tmpfs.0.path().join("ballast");
     let device = Device::open(&options(tmpfs.0.path(), true)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    device.record_to(&folder.path().join("log")).unwrap();
     for block in 0..256 {
         write(&device, 1, block, 200).unwrap();
     }
@@ -112,6 +114,10 @@ fn loop_a_disk_that_fills_up_is_told_and_nothing_accepted_is_lost() {
     let refused = write(&device, 0, accepted, 1).unwrap_err();
     assert!(matches!(refused, Failure::NoSpace(_)), "{refused}");
     assert!(refused.to_string().contains("make room"), "{refused}");
+    // A part of such a write may be there, which a recording cannot say.
+    let recording = device.recording().state();
+    assert_eq!(recording.path, None);
+    assert!(recording.failed.unwrap().contains("a write that failed"));
     let refused = flush(&device, 0).unwrap_err();
     assert!(matches!(refused, Failure::NoSpace(_)), "{refused}");
     assert!(!device.health(0).is_healthy());
