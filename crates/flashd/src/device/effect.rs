@@ -2,7 +2,7 @@
 
 use flash_model::NamespaceKind;
 
-use super::{Device, Request, restore_zones};
+use super::{Device, Request, differs, restore_zones_if};
 use crate::{
     lock::lock,
     store::{Change, StoreError, ZoneChange, ZoneRest},
@@ -116,12 +116,12 @@ impl Device {
         Ok(())
     }
 
-    /// The store could not do what the model has accepted: zones go back to the states of the
+    /// The store could not do what the model has accepted: zones that differ go back to the states of the
     /// store.
     pub(super) fn take_back(&self, namespace: usize) {
         if self.namespaces[namespace].kind == NamespaceKind::Zoned {
             let zones = self.store.namespaces[namespace].zones_now();
-            restore_zones(&mut lock(&self.model), namespace, &zones);
+            restore_zones_if(&mut lock(&self.model), namespace, &zones, differs);
         }
     }
 }

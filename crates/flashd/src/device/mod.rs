@@ -506,10 +506,23 @@ fn write_pointer(zones: &[Zone], start: u64) -> u64 {
 
 /// Put the model's zones into the states of the store's.
 fn restore_zones(model: &mut flash_model::Device, namespace: usize, zones: &[ZoneRest]) {
+    restore_zones_if(model, namespace, zones, |_, _| true);
+}
+
+/// The same with those for which `wanted` says so.
+fn restore_zones_if(
+    model: &mut flash_model::Device,
+    namespace: usize,
+    zones: &[ZoneRest],
+    wanted: fn(&Zone, ZoneRest) -> bool,
+) {
     for (index, rest) in zones.iter().enumerate() {
         let Some(zone) = model.zones(namespace).get(index).copied() else {
             return;
         };
+        if !wanted(&zone, *rest) {
+            continue;
+        }
         let (state, written) = match *rest {
             ZoneRest::Written(0) => (ZoneState::Empty, 0),
             ZoneRest::Written(bytes) if bytes == zone.capacity => (ZoneState::Full, bytes),
@@ -519,5 +532,19 @@ fn restore_zones(model: &mut flash_model::Device, namespace: usize, zones: &[Zon
             ZoneRest::Offline => (ZoneState::Offline, 0),
         };
         model.restore_zone(namespace, index, state, zone.start + written);
+    }
+}
+
+/// Whether a zone of the model is not as the store's; that one knows nothing of zones that are open.
+fn differs(zone: &Zone, rest: ZoneRest) -> bool {
+    match rest {
+        ZoneRest::Written(bytes) if bytes == zone.capacity => zone.state != ZoneState::Full,
+        ZoneRest::Written(bytes) => {
+            let is_writable = zone.state == ZoneState::Empty || zone.state.is_active();
+            !is_writable || zone.write_pointer != zone.start + bytes
+        }
+        ZoneRest::Finished(_) => zone.state != ZoneState::Full,
+        ZoneRest::ReadOnly(_) => zone.state != ZoneState::ReadOnly,
+        ZoneRest::Offline => zone.state != ZoneState::Offline,
     }
 }

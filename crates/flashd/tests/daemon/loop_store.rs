@@ -1,9 +1,13 @@
 //! A file system below the store that is full, at start and later.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::harness::{run, text};
-use flash_model::{NamespaceKind, Placement, Profile};
+use flash_model::{NamespaceKind, Placement, Profile, ZoneAction, ZoneState};
 use flashd::{
     device::{
         Device, DeviceOptions, Failure, NamespaceOptions, Request, RequestResult, StoreOptions,
@@ -78,6 +82,30 @@ fn byte(device: &Device, namespace: usize, block: u64) -> u8 {
     bytes[0]
 }
 
+/// A device with two zones.
+fn zoned(path: PathBuf, sparse: bool, host_sync: bool, write_cache: Bytes) -> Arc<Device> {
+    let profile = Profile::builtin("zero").unwrap();
+    let namespace = NamespaceOptions {
+        kind: NamespaceKind::Zoned,
+        size: Bytes(2 * profile.geometry().zone.size.get()),
+    };
+    let mut options = DeviceOptions::in_memory(profile, &[namespace]);
+    options.store = StoreOptions::File(FileOptions {
+        path,
+        sparse,
+        host_sync,
+    });
+    options.write_cache = Some(write_cache);
+    Device::open(&options).unwrap()
+}
+
+fn manage(device: &Arc<Device>, zone: usize, action: ZoneAction) {
+    let start = device.zones(0)[zone].start;
+    let all = false;
+    let request = Request::Zone { start, all, action };
+    device.account(0, &request).unwrap();
+}
+
 #[test]
 fn loop_a_full_disk_is_told_at_start() {
     let Some(tmpfs) = Tmpfs::new("20m") else {
@@ -134,4 +162,21 @@ fn loop_a_disk_that_fills_up_is_told_and_nothing_accepted_is_lost() {
     device.power_cut();
     assert!((0..accepted).all(|block| byte(&device, 0, block) == block as u8 | 1));
     assert_eq!((byte(&device, 1, 7), byte(&device, 1, 8)), (201, 200));
+}
+
+#[test]
+fn loop_a_write_that_fails_closes_no_other_zone() {
+    let Some(tmpfs) = Tmpfs::new("4m") else {
+        return;
+    };
+    let device = zoned(tmpfs.0.path().join("store"), true, false, Bytes::ZERO);
+    manage(&device, 1, ZoneAction::Open);
+    let accepted = (0..).find(|block| write(&device, 0, *block, 1).is_err());
+    let zones = device.zones(0);
+    let written = zones[0].write_pointer / BLOCK as u64;
+    assert_eq!(
+        (zones[0].state, Some(written)),
+        (ZoneState::Closed, accepted)
+    );
+    assert_eq!(zones[1].state, ZoneState::ExplicitlyOpen);
 }
