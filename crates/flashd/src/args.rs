@@ -95,8 +95,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, requires = "store")]
     pub(crate) sparse: bool,
 
-    /// A flush waits until the host's disk has the data, so that it outlives a crash of the host,
-    /// too. Its time is not the modelled one then
+    /// A flush (and FUA, and zone management) waits until the host's disk has the data, so that it outlives
+    /// a crash of the host, too. Its time is not the modelled one then
     #[arg(long, requires = "store")]
     pub(crate) host_sync: bool,
 

@@ -57,7 +57,10 @@ impl Device {
                         self.apply(namespace, &Change::Zone { zone, change })?;
                     }
                 }
-                Ok(())
+                if zone_changes.is_empty() {
+                    return Ok(());
+                }
+                self.store.namespaces[namespace].sync()
             }
             Request::Copy {
                 sources,

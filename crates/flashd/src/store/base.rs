@@ -7,7 +7,7 @@ use std::{io, io::IoSlice, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
 
 use rustix::fs::FallocateFlags;
 
-use super::{StoreError, locked::Locked};
+use super::{StoreError, error::SYNC, locked::Locked};
 
 /// The most pieces of memory in one write of neighbouring blocks.
 const MOST_PIECES: usize = 256;
@@ -140,8 +140,8 @@ impl Base {
         match self {
             Self::File(region) if region.host_sync => region
                 .file
-                .sync_data()
-                .map_err(|source| region.failed("sync", 0, source)),
+                .sync()
+                .map_err(|source| region.failed(SYNC, 0, source)),
             _ => Ok(()),
         }
     }

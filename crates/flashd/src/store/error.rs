@@ -10,6 +10,9 @@ use units::Bytes;
 
 use super::kind::StoreKind;
 
+/// Waiting for the host's disk, as an operation of [`StoreError::Io`].
+pub(super) const SYNC: &str = "sync";
+
 /// The store cannot be opened, or an access failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
@@ -23,7 +26,7 @@ pub enum StoreError {
         bytes: u64,
     },
     /// An operation on the backing file failed.
-    #[error("{}: {operation} at {offset_bytes}: {source}{}", path.display(), advice(source))]
+    #[error("{}: {operation} at {offset_bytes}: {source}{}", path.display(), advice(operation, source))]
     Io {
         /// The backing file.
         path: PathBuf,
@@ -181,8 +184,10 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
-fn advice(error: &io::Error) -> &'static str {
-    if is_full(error) {
+fn advice(operation: &str, error: &io::Error) -> &'static str {
+    if operation == SYNC {
+        "; the host may have dropped data that it had taken, so nothing is told as flushed until flashd starts again"
+    } else if is_full(error) {
         "; make room on that file system, then flush again: nothing that was accepted is forgotten"
     } else if error.kind() == io::ErrorKind::UnexpectedEof {
         "; the file is shorter than it was: something else has truncated it"

@@ -25,7 +25,7 @@ use units::Bytes;
 use super::{
     StoreError,
     base::{Base, Region},
-    error::Unusable,
+    error::{SYNC, Unusable},
     image::{ImageFound, ImagePlaces},
     kind::StoreKind,
     life::{self, Life},
@@ -45,8 +45,8 @@ pub struct FileOptions {
     /// Do not reserve all space at once, and give back what is deallocated. The file system below
     /// may then become full while the device is in use.
     pub sparse: bool,
-    /// A flush returns only when the host's disk has the data too (else when the host's kernel
-    /// has it, which outlives this process, but not the host).
+    /// What is durable is on the host's disk, too, so that it outlives the host: flushes, FUA writes and
+    /// zone management wait for that (else for the host's kernel, which outlives this process alone).
     pub host_sync: bool,
 }
 
@@ -255,8 +255,8 @@ impl Store {
             None => Ok(()),
             Some(to) => to
                 .file
-                .sync_all()
-                .map_err(|source| StoreError::io(&to.path, "sync", 0, source)),
+                .sync()
+                .map_err(|source| StoreError::io(&to.path, SYNC, 0, source)),
         }
     }
 }

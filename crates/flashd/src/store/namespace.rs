@@ -212,6 +212,18 @@ impl StoredNamespace {
         self.note(result)
     }
 
+    /// Wait until the host's disk has all that is durable, if that is asked for. (A flush does so itself; after
+    /// changes of zones it is for the caller, as there may be many.)
+    ///
+    /// # Errors
+    ///
+    /// The host could not write it.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.in_service()?;
+        let result = self.read_state().base.sync();
+        self.note(result)
+    }
+
     /// Empty a zone, durably.
     ///
     /// # Errors
@@ -450,11 +462,24 @@ impl Contents {
         self.cache
             .remove_range(offset / self.block_bytes..(offset + len) / self.block_bytes);
         self.advance(offset, len);
-        if let Some(zones) = &mut self.zones {
+        if let Some(zones) = &self.zones {
             let (zone, within) = zones.locate(offset);
-            zones.make_durable(zone, within + len)?;
+            self.make_durable(&[(zone, within + len)])?;
         }
         self.base.sync()
+    }
+
+    /// Note that the data of zones is durable up to there. Where the host's disk counts it has that data
+    /// first: the host may write a file's pages in any order.
+    fn make_durable(&mut self, ends: &[(usize, u64)]) -> Result<(), StoreError> {
+        let Some(zones) = &mut self.zones else {
+            return Ok(());
+        };
+        if !ends.is_empty() {
+            self.base.sync()?;
+        }
+        ends.iter()
+            .try_for_each(|&(zone, end)| zones.make_durable(zone, end))
     }
 
     fn advance(&mut self, offset: u64, len: u64) {
@@ -498,6 +523,7 @@ impl Contents {
     /// volatile ones: zones are written in order, and blocks leave in the order in which they came.
     fn drain_blocks(&mut self, blocks: &[u64]) -> Result<(), StoreError> {
         let mut rest = blocks;
+        let mut ends = Vec::new();
         while !rest.is_empty() {
             let joined = |pair: &[u64]| pair[1] == pair[0] + 1 && self.same_kind(pair[0], pair[1]);
             let len = 1 + rest.windows(2).take_while(|pair| joined(pair)).count();
@@ -519,11 +545,12 @@ impl Contents {
             } else {
                 self.base.write_pieces(offset, &pieces)?;
             }
-            if let Some(zones) = &mut self.zones {
+            if let Some(zones) = &self.zones {
                 let (zone, within) = zones.locate(offset);
-                zones.make_durable(zone, within + len)?;
+                ends.push((zone, within + len));
             }
         }
+        self.make_durable(&ends)?;
         for block in blocks {
             self.cache.remove(*block);
         }

@@ -1,12 +1,14 @@
-//! A file system below the store that is full, at start and later.
+//! The file system below the store: full, at start and later; and gone with its host, but for what its disk has.
 
 use std::{
-    fs,
+    fs::{self, File},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
-use crate::harness::{run, text};
+use crate::harness::{Fs, Loop, can_make, can_mount, mkfs, run, text};
 use flash_model::{NamespaceKind, Placement, Profile, ZoneAction, ZoneState};
 use flashd::{
     device::{
@@ -179,4 +181,108 @@ fn loop_a_write_that_fails_closes_no_other_zone() {
         (ZoneState::Closed, accepted)
     );
     assert_eq!(zones[1].state, ZoneState::ExplicitlyOpen);
+}
+
+/// A host's disk with a file system.
+struct HostDisk {
+    mounted: Fs,
+    _device: Loop,
+    folder: tempfile::TempDir,
+}
+
+impl HostDisk {
+    fn new() -> Option<Self> {
+        if !can_mount() || !can_make("ext4") {
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let image = File::create(folder.path().join("image")).unwrap();
+        image.set_len(192 << 20).unwrap();
+        Some(Self::attached(folder, true))
+    }
+
+    fn attached(folder: tempfile::TempDir, is_new: bool) -> Self {
+        let device = Loop::attach(&folder.path().join("image"));
+        if is_new {
+            mkfs("ext4", &device.0);
+        }
+        Self {
+            mounted: Fs::mount(&device.0, "ext4", &folder.path().join("fs")),
+            _device: device,
+            folder,
+        }
+    }
+
+    /// What is left when the host has no power any more: the file system had sent this much to its disk.
+    fn after_a_crash(&self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let image = |of: &tempfile::TempDir| of.path().join("image");
+        fs::copy(image(&self.folder), image(&folder)).unwrap();
+        Self::attached(folder, false)
+    }
+
+    /// A device on it, all of which is to outlive the host.
+    fn device(&self, sparse: bool) -> Arc<Device> {
+        zoned(self.path(), sparse, true, Bytes((16 * BLOCK) as u64))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.mounted.root.join("store")
+    }
+}
+
+#[test]
+fn loop_zone_management_outlives_the_host() {
+    let Some(host) = HostDisk::new() else {
+        return;
+    };
+    let device = host.device(true);
+    let blocks = device.zones(0)[1].start / BLOCK as u64;
+    write(&device, 0, 0, 1).unwrap();
+    manage(&device, 0, ZoneAction::Finish);
+    let crashed = host.after_a_crash();
+    let left = crashed.device(true);
+    assert_eq!(left.zones(0)[0].state, ZoneState::Full);
+    assert_eq!(byte(&left, 0, 0), 1);
+
+    write(&device, 0, blocks, 2).unwrap();
+    flush(&device, 0).unwrap();
+    manage(&device, 1, ZoneAction::Reset);
+    drop((left, crashed));
+    let crashed = host.after_a_crash();
+    assert_eq!(crashed.device(true).zones(0)[1].state, ZoneState::Empty);
+}
+
+/// The host may write the pages of a file in any order: here it begins with the records of zones.
+#[test]
+fn loop_a_zone_has_no_hole_when_the_host_is_gone() {
+    let Some(host) = HostDisk::new() else {
+        return;
+    };
+    // All blocks of the file are written once, so that pages go to the disk without metadata.
+    drop(host.device(false));
+    let content = fs::read(host.path()).unwrap();
+    let file = File::options().write(true).open(host.path()).unwrap();
+    file.write_all_at(&content, 0).unwrap();
+    file.sync_all().unwrap();
+    let device = host.device(false);
+    // More than the cache takes: the oldest leave it.
+    for block in 0..17 {
+        write(&device, 0, block, 7).unwrap();
+    }
+    let records = 128 << 10;
+    let page = std::num::NonZeroU64::new(4096);
+    rustix::fs::fadvise(&file, records, page, rustix::fs::Advice::DontNeed).unwrap();
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        let crashed = host.after_a_crash();
+        let left = crashed.device(false);
+        let written = left.zones(0)[0].write_pointer / BLOCK as u64;
+        assert!((0..written).all(|block| byte(&left, 0, block) == 7));
+        if written > 0 {
+            return;
+        }
+        assert!(Instant::now() < patience, "no record reaches the disk");
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
