@@ -459,13 +459,14 @@ impl Contents {
 
     /// Note that a range has gone to the base, past the cache.
     fn replaced(&mut self, offset: u64, len: u64) -> Result<(), StoreError> {
-        self.cache
-            .remove_range(offset / self.block_bytes..(offset + len) / self.block_bytes);
-        self.advance(offset, len);
         if let Some(zones) = &self.zones {
+            // Only now it is in the zone: data that a record does not cover would be lost by a power
+            // cut, whatever is flushed before.
             let (zone, within) = zones.locate(offset);
             self.make_durable(&[(zone, within + len)])?;
         }
+        self.cache
+            .remove_range(offset / self.block_bytes..(offset + len) / self.block_bytes);
         self.base.sync()
     }
 

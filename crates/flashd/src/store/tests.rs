@@ -1,12 +1,15 @@
 //! The rules of the store, against a slow model that knows every version of every block.
 
-use std::{os::unix::fs::FileExt, path::Path};
+use std::{os::unix::fs::FileExt, path::Path, sync::Arc};
 
 use proptest::prelude::*;
 
 use super::{
-    Change, FileOptions, Health, Store, StoreError, StoreFault, StoreKind, ZoneChange, ZoneLayout,
-    ZoneRest,
+    Change, FileOptions, Health, Store, StoreError, StoreFault, StoreKind, StoredNamespace,
+    ZoneChange, ZoneLayout, ZoneRest,
+    base::{Base, Region},
+    locked::Locked,
+    zones::Zones,
 };
 
 const BLOCK: u64 = 512;
@@ -417,6 +420,29 @@ fn a_file_that_is_cut_short_while_in_use_is_noticed() {
     assert!(matches!(store.namespaces[1].health(), Health::Degraded(_)));
     store.namespaces[0].read(0, &mut block).unwrap();
     assert!(store.namespaces[0].health().is_healthy());
+}
+
+/// The data of a write is there, and there is no room for the record of its zone.
+#[test]
+fn what_no_record_covers_is_not_in_a_zone() {
+    let mut options = std::fs::File::options();
+    let full = options.read(true).write(true).open("/dev/full").unwrap();
+    let records = Region {
+        file: Arc::new(Locked::new(full)),
+        path: Arc::default(),
+        start: 0,
+        sparse: true,
+        host_sync: false,
+    };
+    let (size, layout) = (zoned().size_bytes, zoned().zones.unwrap());
+    let (zones, _) = Zones::load(layout, records).unwrap();
+    let base = Base::memory(size).unwrap();
+    let namespace = StoredNamespace::new(1, size, BLOCK, 0, base, Some(zones), Health::Healthy);
+    let error = namespace.write(0, &[1; BLOCK as usize], false).unwrap_err();
+    assert_eq!(error.fault(), StoreFault::Full);
+    // Else the flush that follows would be told, and the block lost by a power cut.
+    namespace.flush().unwrap();
+    assert_eq!(namespace.zones_now(), namespace.durable_zones());
 }
 
 #[test]
