@@ -152,7 +152,10 @@ impl Core {
     }
 
     /// Queues an operation for a die.
-    pub(crate) fn queue(&mut self, die: u32, entry: QueuedOperation) {
+    pub(crate) fn queue(&mut self, die: u32, mut entry: QueuedOperation) {
+        if entry.number > 0 {
+            entry.number = self.tickets.number();
+        }
         self.queues.push(die, entry);
     }
 

@@ -70,3 +70,40 @@ fn idle_time_is_used_for_collecting() {
         "{slowest}"
     );
 }
+
+/// A block with a page of the host that is not complete lags behind the others: levelling closes it, in idle time
+/// as well.
+#[test]
+fn a_block_that_lags_is_closed_in_idle_time() {
+    let text = Profile::builtin_text("indef-femu").unwrap();
+    let added = "[ftl]\ncollect_idle = { value = 9, unit = \"count\", kind = \"assumed\", source = \"a test\" }";
+    let text = text.replace("[ftl]", added);
+    let text = text.replace(
+        "\nwear_spread = { value = 20,",
+        "\nwear_spread = { value = 1,",
+    );
+    let profile = Profile::parse("idle", &text).unwrap();
+    let (kind, size) = (NamespaceKind::Conventional, 64 * MIB);
+    let spec = NamespaceSpec {
+        kind,
+        size: Bytes(size),
+    };
+    let mut device = Device::new(&profile, &[spec]).unwrap();
+    let page = 16 * KIB;
+    let lonely = size - page;
+    run(&mut device, 0, &write(lonely, 4 * KIB));
+    let is_buffered = |device: &Device| {
+        let ftl = device.ftl(0).unwrap();
+        ftl.is_buffered(ftl.read(lonely / (4 * KIB)).unwrap())
+    };
+    let mut rounds = 0;
+    while is_buffered(&device) {
+        let now = device.rest().0;
+        let pages = 0..lonely / page;
+        closed_loop(&mut device, now, 32, pages.map(|at| write(at * page, page)));
+        rounds += 1;
+        assert!(rounds < 200, "it stays open for ever");
+    }
+    let now = device.rest().0;
+    run(&mut device, now, &Command::Flush);
+}
