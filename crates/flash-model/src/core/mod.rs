@@ -231,7 +231,8 @@ impl Core {
         self.queues.served(next.die, span.end);
         self.intake.buffer.release_at(span.end, entry.release);
         if entry.number > 0 {
-            self.tickets.programmed(entry.number, span.end);
+            self.tickets
+                .programmed(entry.number, span.end, self.flash.clock);
         }
         match entry.owner {
             Owner::Nobody => Advance::Own,
@@ -332,7 +333,7 @@ impl Core {
         self.free_room(bytes + held);
         self.intake.drop_zone(ns, zone, &mut numbers);
         for number in numbers {
-            self.tickets.programmed(number, now);
+            self.tickets.programmed(number, now, self.flash.clock);
         }
         self.in_flight[ns as usize].clear(zone);
     }

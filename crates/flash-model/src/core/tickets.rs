@@ -26,12 +26,11 @@ pub(crate) struct Tickets {
     last: u64,
     waiters: Vec<Waiter>,
     finished: BinaryHeap<Reverse<(u64, u64)>>,
-    /// The ends of the programs for the host, from the oldest that is not known on.
+    /// The ends of the programs for the host, as far as they are known; those that have passed are left
+    /// out from the oldest on.
     ends: VecDeque<Option<u64>>,
     /// The number of programs before those; programs are numbered from 1.
     before: u64,
-    /// The latest end among those before.
-    latest_end: u64,
 }
 
 impl Tickets {
@@ -92,12 +91,8 @@ impl Tickets {
     fn remaining(&self, from: u64, to: u64, ready: u64) -> (u64, u64) {
         let skipped = from.saturating_sub(self.before + 1) as usize;
         let until = to.saturating_sub(self.before) as usize;
-        let first = if from <= self.before {
-            self.latest_end
-        } else {
-            0
-        };
-        let (mut remaining, mut end) = (0, ready.max(first));
+        // Programs before those have ended before any command that asks now.
+        let (mut remaining, mut end) = (0, ready);
         for known in self.ends.iter().take(until).skip(skipped) {
             match known {
                 Some(known) => end = end.max(*known),
@@ -107,11 +102,12 @@ impl Tickets {
         (remaining, end)
     }
 
-    /// Notes that the program of that number will be done at `end`.
-    pub(crate) fn programmed(&mut self, number: u64, end: u64) {
+    /// Notes that the program of that number will be done at `end`; it is `clock` now.
+    pub(crate) fn programmed(&mut self, number: u64, end: u64, clock: u64) {
         self.ends[(number - self.before - 1) as usize] = Some(end);
-        while let Some(&Some(known)) = self.ends.front() {
-            self.latest_end = self.latest_end.max(known);
+        while let Some(&Some(known)) = self.ends.front()
+            && known <= clock
+        {
             self.before += 1;
             self.ends.pop_front();
         }

@@ -533,3 +533,29 @@ fn a_slow_die_alone_takes_longer() {
     device.slow_die(1, 1.0);
     assert_eq!(device.slow_dies(), []);
 }
+
+/// A write with FUA ends with its own programs, and not with one that began before it and is slower.
+#[test]
+fn a_fua_write_waits_for_no_other_die() {
+    let page = 16 * KIB;
+    let fua = |offset| Command::Write {
+        offset,
+        len: page,
+        fua: true,
+        placement: Placement::RoundRobin,
+    };
+    let taken = |slow: bool| {
+        let mut device = device("indef-femu-16k", NamespaceKind::Zoned, 32 * MIB);
+        if slow {
+            device.slow_die(0, 20.0);
+        }
+        run(&mut device, 0, &write(0, page));
+        let begin = 100_000;
+        let one = run(&mut device, begin, &fua(page)) - begin;
+        // A flush waits for both.
+        (one, run(&mut device, begin, &Command::Flush) - begin)
+    };
+    let ((alone, _), (beside, all)) = (taken(false), taken(true));
+    assert_eq!(beside, alone);
+    assert!(all > 10_000_000, "{all}");
+}
