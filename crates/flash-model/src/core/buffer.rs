@@ -12,7 +12,7 @@ pub(crate) struct WriteBuffer {
     releases: BinaryHeap<Reverse<(u64, u64)>>,
     /// Nothing is let in before this: data enters in the order of arrival.
     floor: u64,
-    /// The time that data waited for room.
+    /// The time that writes waited for room.
     waited: u64,
 }
 
@@ -43,7 +43,7 @@ impl WriteBuffer {
 
     /// Lets `bytes` in at `at` if there is room, or if nothing will make room: then the rest are
     /// pages that are not complete, and a device would find room elsewhere.
-    pub(crate) fn admit(&mut self, bytes: u64, at: u64, ready: u64, nothing_comes: bool) -> bool {
+    pub(crate) fn admit(&mut self, bytes: u64, at: u64, nothing_comes: bool) -> bool {
         while let Some(&Reverse((end, bytes))) = self.releases.peek()
             && end <= at
         {
@@ -56,9 +56,13 @@ impl WriteBuffer {
             return false;
         }
         self.used += bytes as i64;
-        self.waited += at - ready;
         self.floor = at;
         true
+    }
+
+    /// Notes that a write has waited for so much longer.
+    pub(crate) fn count_wait(&mut self, longer: u64) {
+        self.waited += longer;
     }
 
     /// Frees `bytes` at `end`, when they are on flash.
@@ -85,7 +89,7 @@ impl WriteBuffer {
         u64::try_from(self.used - gone as i64).unwrap_or(0)
     }
 
-    /// The time that data waited for room.
+    /// The time that writes waited for room.
     pub(crate) const fn waited(&self) -> u64 {
         self.waited
     }

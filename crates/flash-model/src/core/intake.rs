@@ -24,6 +24,8 @@ struct Incoming {
     transfer: bool,
     /// When all bytes that came so far had arrived.
     arrived: u64,
+    /// How long the last of them waited for room.
+    waited: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +75,7 @@ impl Intake {
             ready,
             transfer,
             arrived: ready,
+            waited: 0,
         };
         if self.waiting.is_empty() {
             self.current = incoming;
@@ -90,9 +93,8 @@ impl Intake {
         zone: Option<(u32, u32)>,
     ) {
         let nothing_comes = queues.is_empty();
-        let ready = self.current.ready;
-        let at = self.buffer.turn(ready);
-        if self.waiting.is_empty() && self.buffer.admit(bytes, at, ready, nothing_comes) {
+        let at = self.buffer.turn(self.current.ready);
+        if self.waiting.is_empty() && self.admit(bytes, at, nothing_comes) {
             self.bytes_came(clock, at, bytes);
             return;
         }
@@ -131,6 +133,18 @@ impl Intake {
         Err(ticket)
     }
 
+    /// Lets bytes of the write into the buffer at `at`, if that can be. All of a write wait together: their time
+    /// counts once.
+    fn admit(&mut self, bytes: u64, at: u64, nothing_comes: bool) -> bool {
+        if !self.buffer.admit(bytes, at, nothing_comes) {
+            return false;
+        }
+        let waited = at - self.current.ready;
+        self.buffer.count_wait(waited - self.current.waited);
+        self.current.waited = waited;
+        true
+    }
+
     fn bytes_came(&mut self, clock: u64, at: u64, bytes: u64) {
         let time = self.rate.time(bytes);
         let came = if self.current.transfer {
@@ -164,8 +178,7 @@ impl Intake {
         let Some(&Item::Bytes { bytes, .. }) = self.waiting.front() else {
             return;
         };
-        let ready = self.current.ready;
-        if !self.buffer.admit(bytes, at, ready, nothing_comes) {
+        if !self.admit(bytes, at, nothing_comes) {
             return;
         }
         self.bytes_came(clock, at, bytes);
