@@ -6,7 +6,10 @@
 
 use std::{fs::File, path::PathBuf};
 
-use indef_core::{SkipReason, layout::Row};
+use indef_core::{
+    SkipReason,
+    layout::{ExtentFlags, Layout, Row},
+};
 use linux_abi::fiemap::Mapper;
 use rustix::{
     fs::{FallocateFlags, OFlags, fallocate},
@@ -29,8 +32,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Donor {
     pub(super) file: File,
-    /// Fragments of its blocks.
-    pub(super) fragments: u64,
+    /// Where its blocks were before anything was moved.
+    layout: Layout,
     /// Where the part of it begins that is used.
     pub(super) base: Bytes,
 }
@@ -51,15 +54,15 @@ impl Donor {
         let mut best = Self::try_once(target, fallbacks, len, mapper)?;
         // Kept until the end: blocks that are freed would be found again.
         let mut worse = Vec::new();
-        while best.fragments > 1 && worse.len() + 1 < TRIES {
+        while best.fragments() > 1 && worse.len() + 1 < TRIES {
             if !has_plenty(&best.file, len) {
                 break;
             }
             let Ok(next) = Self::try_once(target, fallbacks, len, mapper) else {
                 break;
             };
-            let hopeless = next.fragments > best.fragments * 4;
-            if next.fragments < best.fragments {
+            let hopeless = next.fragments() > best.fragments() * 4;
+            if next.fragments() < best.fragments() {
                 worse.push(std::mem::replace(&mut best, next));
             } else {
                 worse.push(next);
@@ -108,7 +111,7 @@ impl Donor {
             let layout = map(&file, &target.path, part, false, mapper)?;
             if aim.allows(layout.clipped(part)) {
                 if layout.fragments() <= most {
-                    found = Ok((start - FileOffset(0), layout.fragments()));
+                    found = Ok((start - FileOffset(0), layout));
                     break;
                 }
                 elsewhere.push(part);
@@ -127,11 +130,7 @@ impl Donor {
             fallocate(&file, punch, part.start.get(), part.len.get())
                 .map_err(|errno| refuse(target, "give back new blocks", errno))?;
         }
-        found.map(|(base, fragments)| Self {
-            file,
-            fragments,
-            base,
-        })
+        found.map(|(base, layout)| Self { file, layout, base })
     }
 
     fn try_once(
@@ -147,12 +146,29 @@ impl Donor {
         }
         fallocate(&file, FallocateFlags::empty(), 0, len.get())
             .map_err(|errno| refuse(target, "allocate new blocks", errno))?;
-        let fragments = map(&file, &target.path, whole(len), false, mapper)?.fragments();
+        let layout = map(&file, &target.path, whole(len), false, mapper)?;
         Ok(Self {
             file,
-            fragments,
+            layout,
             base: Bytes::ZERO,
         })
+    }
+
+    /// Fragments of its blocks.
+    pub(super) fn fragments(&self) -> u64 {
+        self.layout.fragments()
+    }
+
+    /// The parts of `range` of the file that lie in the blocks which the donor had for them, from `place` on.
+    pub(super) fn given(
+        &self,
+        target: &Target,
+        range: FileRange,
+        place: FileOffset,
+        mapper: &mut Mapper,
+    ) -> Result<Vec<FileRange>, Refusal> {
+        let layout = map(&target.file, &target.path, range, false, mapper)?;
+        Ok(given(&self.layout, place + self.base, &layout, range))
     }
 
     /// Shorten the donor to `len` bytes.
@@ -163,7 +179,7 @@ impl Donor {
         mapper: &mut Mapper,
     ) -> Result<(), Refusal> {
         self.resize(target, len)?;
-        self.fragments = map(&self.file, &target.path, whole(len), false, mapper)?.fragments();
+        self.layout = map(&self.file, &target.path, whole(len), false, mapper)?;
         Ok(())
     }
 
@@ -189,13 +205,13 @@ impl Donor {
             return Ok(false);
         }
         let grown = fallocate(&self.file, FallocateFlags::empty(), len.get(), base.get());
-        let grown = match grown {
-            Ok(()) => map(&self.file, &target.path, whole(len + base), false, mapper)?.fragments(),
-            Err(_) => 0,
-        };
-        if grown == 1 {
-            self.start_at(base, target)?;
-            return Ok(true);
+        if grown.is_ok() {
+            let layout = map(&self.file, &target.path, whole(len + base), false, mapper)?;
+            if layout.fragments() == 1 {
+                self.layout = layout;
+                self.start_at(base, target)?;
+                return Ok(true);
+            }
         }
         self.resize(target, len)?;
         if !has_plenty(&self.file, len + row.bytes) {
@@ -203,7 +219,7 @@ impl Donor {
         }
         // The blocks of this one stay taken meanwhile: they would be found again.
         let mut longer = match Self::try_once(target, fallbacks, len + row.bytes, mapper) {
-            Ok(longer) if longer.fragments == 1 => longer,
+            Ok(longer) if longer.fragments() == 1 => longer,
             Ok(_) | Err(Refusal::Skip(_)) => return Ok(false),
             Err(failed) => return Err(failed),
         };
@@ -261,6 +277,24 @@ impl Donor {
 
 fn whole(len: Bytes) -> FileRange {
     FileRange::new(0, len.get())
+}
+
+/// The parts of `range` of a file that lie where a donor had its blocks from `place` on.
+fn given(donor: &Layout, place: FileOffset, file: &Layout, range: FileRange) -> Vec<FileRange> {
+    let mut given = Vec::new();
+    let len = range.len;
+    for had in donor.clipped(FileRange { start: place, len }) {
+        let there = FileRange {
+            start: range.start + (had.file - place),
+            len: had.len,
+        };
+        let same = file.clipped(there).filter(|extent| {
+            !extent.flags.contains(ExtentFlags::UNPLACED)
+                && extent.phys == had.phys + (extent.file - there.start)
+        });
+        given.extend(same.map(|extent| extent.range()));
+    }
+    given
 }
 
 /// Whether there is so much free space that the allocator may be asked for `len` bytes more than are
@@ -330,6 +364,39 @@ mod tests {
     use units::PhysRange;
 
     use super::*;
+    use crate::test_layout::{NONE, layout};
+
+    #[test]
+    fn what_lies_in_the_donors_blocks_is_found() {
+        const UNPLACED: ExtentFlags = ExtentFlags::UNPLACED;
+        let donor = layout(&[(0, 5000, 100, NONE), (100, 9000, 100, NONE)]);
+        let find = |file: &[(u64, u64, u64, ExtentFlags)]| {
+            let found = given(
+                &donor,
+                FileOffset(40),
+                &layout(file),
+                FileRange::new(1000, 120),
+            );
+            let found = found.iter().map(|range| (range.start.0, range.len.0));
+            found.collect::<Vec<_>>()
+        };
+        // All of it, in both fragments of the donor.
+        let all = [(1000, 5040, 60, NONE), (1060, 9000, 60, NONE)];
+        assert_eq!(find(&all), [(1000, 60), (1060, 60)]);
+        // A beginning, a hole, and a part after it.
+        let some = [
+            (900, 100, 100, NONE),
+            (1000, 5040, 20, NONE),
+            (1020, 300, 20, NONE),
+            (1070, 9010, 30, NONE),
+            (1100, 9100, 20, NONE),
+        ];
+        assert_eq!(find(&some), [(1000, 20), (1070, 30)]);
+        // Somewhere in the donor's blocks, but not in its own, and nowhere yet.
+        assert_eq!(find(&[(1000, 5041, 50, NONE)]), []);
+        assert_eq!(find(&[(1000, 5040, 50, UNPLACED)]), []);
+        assert_eq!(find(&[]), []);
+    }
 
     /// A file system that can be filled up.
     fn small() -> Option<ScratchFs> {
@@ -419,7 +486,7 @@ mod tests {
         punch(8 << 20, len.get());
         let mapper = &mut Mapper::default();
         let donor = Donor::try_once(&target, &[], len, mapper).unwrap();
-        assert_eq!(donor.fragments, 1);
+        assert_eq!(donor.fragments(), 1);
         punch(16 << 20, 32 << 20);
         for row in [64 << 10, 256 << 10, 1 << 20] {
             // Never where the donor is: that is in no row's beginning, whatever the file system put first.
@@ -431,6 +498,7 @@ mod tests {
             };
             let mut moved = Donor {
                 file: donor.file.try_clone().unwrap(),
+                layout: donor.layout.clone(),
                 ..donor
             };
             assert!(

@@ -22,6 +22,7 @@
 use std::{
     cell::RefCell,
     collections::VecDeque,
+    fs::File,
     os::unix::fs::FileExt,
     time::{Duration, Instant},
 };
@@ -32,7 +33,7 @@ use indef_core::{
 };
 use linux_abi::{
     cache::{cachestat, start_writeback, write_and_wait},
-    ext4::move_extents,
+    ext4::{MoveResult, move_extents},
     fiemap::Mapper,
 };
 use rustix::io::Errno;
@@ -88,7 +89,12 @@ pub(super) struct DonorPiece<'a> {
     /// left.
     may_stay: u64,
     page: Bytes,
+    /// The call that moves.
+    pub(super) call: MoveCall,
 }
+
+/// [`move_extents`], or what a test has in its place.
+pub(super) type MoveCall = fn(&File, &File, u64, u64, u64) -> MoveResult;
 
 impl<'a> DonorPiece<'a> {
     pub(super) fn new(
@@ -97,10 +103,9 @@ impl<'a> DonorPiece<'a> {
         surveyed: Vec<(FileRange, Survey)>,
         donor: Donor,
     ) -> Self {
+        let fragments = donor.fragments();
         let surveys = surveyed.iter().map(|(_, survey)| survey);
-        let may_stay = surveys
-            .map(|survey| survey.count.gain(donor.fragments) / 4)
-            .sum();
+        let may_stay = surveys.map(|survey| survey.count.gain(fragments) / 4).sum();
         let donor_len = surveyed
             .last()
             .map_or(Bytes::ZERO, |(_, last)| last.donor_len);
@@ -120,6 +125,7 @@ impl<'a> DonorPiece<'a> {
             busy: 0,
             may_stay,
             page: page(),
+            call: |file, donor, at, place, blocks| move_extents(file, donor, at, place, blocks),
         }
     }
 
@@ -170,7 +176,7 @@ impl<'a> DonorPiece<'a> {
             (part.len, in_memory) = kept;
             self.wait_written(part);
         }
-        let passed = self.move_part(part, donor, in_memory, moved)?;
+        let passed = self.move_part(part, donor, in_memory, moved, mapper)?;
         self.pass(passed);
         Ok(())
     }
@@ -376,38 +382,34 @@ impl<'a> DonorPiece<'a> {
         donor: FileOffset,
         in_memory: InMemory,
         moved: &mut Moved,
+        mapper: &mut Mapper,
     ) -> Result<Bytes, Refusal> {
         let block = self.target.block_size.get();
         let began = Instant::now();
-        let outcome = move_extents(
+        let outcome = (self.call)(
             &self.target.file,
             &self.donor.file,
             part.start.get() / block,
             (donor + self.donor.base).get() / block,
             part.len.get() / block,
         );
-        let locked = Nanos::from(began.elapsed());
-        let bytes = Bytes(outcome.moved_blocks.saturating_mul(block)).min(part.len);
-        moved.note_lock(locked, part.len);
-        moved.relocated += bytes;
-        if in_memory != InMemory::Nothing {
-            moved.host_written += bytes;
-        }
+        moved.note_lock(Nanos::from(began.elapsed()), part.len);
+        let told = Bytes(outcome.moved_blocks.saturating_mul(block)).min(part.len);
         let errno = { outcome.result.as_ref().err() }
             .map(|error| Errno::from_io_error(error).unwrap_or(Errno::IO));
-        let reached = match errno {
-            None if !bytes.is_zero() => part.len,
-            // All that was not a hole. Kernels before 6.8 do not tell how much that was.
-            Some(Errno::NODATA) => part.len,
-            _ => bytes,
+        let places = match errno {
+            None if told.is_zero() => Vec::new(),
+            None => vec![(part, told)],
+            Some(_) => self.moved_until_error(part, donor, mapper),
         };
-        if !reached.is_zero() {
-            let part = FileRange {
-                len: reached,
-                ..part
-            };
-            self.unsure.note(part, donor, in_memory);
-            self.note_dirty(part);
+        for (range, bytes) in &places {
+            let donor = donor + (range.start - part.start);
+            self.unsure.note(*range, donor, in_memory, *bytes);
+            self.note_dirty(*range);
+            moved.relocated += *bytes;
+            if in_memory != InMemory::Nothing {
+                moved.host_written += *bytes;
+            }
         }
         match errno {
             // Bytes that were not moved have become a hole meanwhile: the kernel went past it.
@@ -415,7 +417,27 @@ impl<'a> DonorPiece<'a> {
                 self.busy = 0;
                 Ok(part.len)
             }
-            Some(errno) => self.after_error(errno, part, bytes),
+            Some(errno) => {
+                let last = places.last();
+                let passed = last.map_or(Bytes::ZERO, |(range, _)| range.end() - part.start);
+                self.after_error(errno, part, passed)
+            }
+        }
+    }
+
+    /// The ranges that a call has moved which failed in the end, in order, each with its bytes. The kernel does not tell which:
+    /// before 6.8 it says that nothing moved where it meets a hole at the end, or metadata that it cannot read; since then it
+    /// leaves holes out of the count (`ext4_move_extents`, fs/ext4/move_extent.c). A call for what has moved would move it back.
+    fn moved_until_error(
+        &self,
+        part: FileRange,
+        donor: FileOffset,
+        mapper: &mut Mapper,
+    ) -> Vec<(FileRange, Bytes)> {
+        match self.donor.given(self.target, part, donor, mapper) {
+            Ok(given) => given.into_iter().map(|it| (it, it.len)).collect(),
+            // All of it, perhaps.
+            Err(_) => vec![(part, Bytes::ZERO)],
         }
     }
 
@@ -423,7 +445,7 @@ impl<'a> DonorPiece<'a> {
         &mut self,
         errno: Errno,
         part: FileRange,
-        bytes: Bytes,
+        passed: Bytes,
     ) -> Result<Bytes, Refusal> {
         match errno {
             // Everything from here on is a hole now.
@@ -437,7 +459,7 @@ impl<'a> DonorPiece<'a> {
             Errno::BUSY if self.busy < MAX_BUSY => {
                 self.busy += 1;
                 self.calm_down(part);
-                Ok(bytes)
+                Ok(passed)
             }
             Errno::BUSY if self.may_stay > 0 => {
                 self.may_stay -= 1;

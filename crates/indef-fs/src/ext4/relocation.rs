@@ -257,7 +257,7 @@ impl<'a> Ext4Relocation<'a> {
         };
         let is_better = is_better_in(self.shared.aim, &donor, group);
         if let Some(row) = self.row {
-            let is_one = is_better && donor.fragments == 1;
+            let is_one = is_better && donor.fragments() == 1;
             let fallbacks = &self.shared.fallbacks;
             if is_one && donor.shift_to(row, self.target, fallbacks, &mut self.mapper)? {
                 return Ok(Some(donor));
@@ -366,7 +366,8 @@ fn most_fragments(group: &[(FileRange, Survey)]) -> u64 {
 /// Whether the donor is a better place for each range of the group.
 fn is_better_in(aim: Aim, donor: &Donor, group: &[(FileRange, Survey)]) -> bool {
     let mut surveys = group.iter().map(|(_, survey)| survey);
-    surveys.all(|survey| aim.is_better_in(survey.count, donor.fragments))
+    let fragments = donor.fragments();
+    surveys.all(|survey| aim.is_better_in(survey.count, fragments))
 }
 
 impl Ext4Relocation<'_> {
@@ -455,7 +456,7 @@ impl Relocation for Ext4Relocation<'_> {
         let mut moved = Moved::default();
         let began = Instant::now();
         let mut done = self.advance(limit, &hold, &mut moved);
-        // Kernels before 6.8 report that nothing was moved where a hole follows the moved blocks.
+        // A call that moved nothing has held the locks, and what it waited for may have failed.
         if !moved.relocated.is_zero() || moved.locked > Nanos(0) {
             done = self.commit(&mut moved, &hold, began).and(done);
         }

@@ -4,7 +4,7 @@
 //! written to them; so these must have the contents of the file, and neither what the device happened to have at the new
 //! place nor what the old blocks have: others may have written to the file meanwhile.
 
-use linux_abi::{cache::write_and_wait, ext4::move_extents};
+use linux_abi::{cache::write_and_wait, ext4::move_extents, fiemap::Mapper};
 use rustix::io::Errno;
 use units::{Bytes, FileOffset, FileRange};
 
@@ -34,6 +34,8 @@ struct Part {
     /// The place in the donor where its old blocks are now.
     donor: FileOffset,
     in_memory: InMemory,
+    /// As many bytes of it count as moved.
+    moved: Bytes,
 }
 
 /// Parts of a file, in the order in which they moved, and their pages.
@@ -46,7 +48,7 @@ pub(super) struct Unsure {
 /// The outcome of a way back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TakenBack {
-    /// Bytes that are back in their old blocks, or are no longer in the file.
+    /// Bytes that had counted as moved, and are not in their new blocks any more.
     pub(super) back: Bytes,
     /// Bytes of which it is not sure that the old blocks have them.
     pub(super) doubtful: Bytes,
@@ -57,11 +59,19 @@ impl Unsure {
         self.parts.is_empty()
     }
 
-    pub(super) fn note(&mut self, range: FileRange, donor: FileOffset, in_memory: InMemory) {
+    /// Note a part of which so much has moved.
+    pub(super) fn note(
+        &mut self,
+        range: FileRange,
+        donor: FileOffset,
+        in_memory: InMemory,
+        moved: Bytes,
+    ) {
         self.parts.push(Part {
             range,
             donor,
             in_memory,
+            moved,
         });
     }
 
@@ -101,14 +111,14 @@ impl Unsure {
         donor: &Donor,
         is_alone: &dyn Fn() -> bool,
     ) -> TakenBack {
-        let mut taken = TakenBack::default();
+        let (mut taken, mut mapper) = (TakenBack::default(), Mapper::default());
         for part in std::mem::take(&mut self.parts).into_iter().rev() {
             let range = part.range;
             // A page that was reclaimed is read from the new place, as is one that was pinned and that somebody took out of
             // the file.
             let is_cached = is_cached(target, range) == Some(true);
-            let back = move_back(shared, target, donor, &part);
-            taken.back += back;
+            let left = move_back(shared, target, donor, &part, &mut mapper);
+            taken.back += part.moved.saturating_sub(left);
             // Of data that nobody changed, the old blocks have the same bytes, and an error changes nothing about that.
             let written = write_and_wait(&target.file, range.start.get(), range.len.get());
             // A lease may have been broken while the device did not answer.
@@ -120,7 +130,7 @@ impl Unsure {
             };
             let doubtful = match part.in_memory {
                 InMemory::Nothing => Bytes::ZERO,
-                _ if is_kept && (is_alone || written.is_ok()) => range.len.saturating_sub(back),
+                _ if is_kept && (is_alone || written.is_ok()) => left,
                 _ => range.len,
             };
             // Behind the end there is nothing left to lose.
@@ -144,39 +154,46 @@ pub(super) fn size(target: &Target) -> u64 {
     target.file.metadata().map_or(0, |status| status.len())
 }
 
-/// Returns the bytes that are back in their old blocks, or are no longer in the file.
-fn move_back(shared: &Shared, target: &Target, donor: &Donor, part: &Part) -> Bytes {
+/// Move what lies in the donor's blocks back to its old ones. A call swaps what it is asked for, so it is asked for nothing
+/// else. Returns the bytes that are there still.
+fn move_back(
+    shared: &Shared,
+    target: &Target,
+    donor: &Donor,
+    part: &Part,
+    mapper: &mut Mapper,
+) -> Bytes {
     let block = target.block_size.get();
-    let Part {
-        range,
-        donor: place,
-        ..
-    } = *part;
-    let (mut back, mut busy) = (Bytes::ZERO, 0);
-    while back < range.len {
-        let outcome = move_extents(
-            &target.file,
-            &donor.file,
-            (range.start + back).get() / block,
-            (place + donor.base + back).get() / block,
-            (range.len - back).get() / block,
-        );
-        let errno = match &outcome.result {
-            Ok(()) => return range.len,
-            Err(error) => Errno::from_io_error(error),
+    for _ in 0..=MAX_BUSY {
+        let Ok(given) = donor.given(target, part.range, part.donor, mapper) else {
+            break;
         };
-        back += Bytes(outcome.moved_blocks.saturating_mul(block)).min(range.len - back);
-        match errno {
-            // Nothing of it is there any more.
-            Some(Errno::NODATA) => return range.len,
-            Some(Errno::INVAL) if size(target) <= (range.start + back).get() => return range.len,
+        if given.is_empty() {
+            return Bytes::ZERO;
+        }
+        let failed = given.iter().find_map(|range| {
+            let place = part.donor + donor.base + (range.start - part.range.start);
+            let outcome = move_extents(
+                &target.file,
+                &donor.file,
+                range.start.get() / block,
+                place.get() / block,
+                range.len.get() / block,
+            );
+            outcome.result.err()
+        });
+        match failed.as_ref().map(Errno::from_io_error) {
             // Its pages are free for another move once the journal is committed.
-            Some(Errno::BUSY) if busy < MAX_BUSY => {
-                busy += 1;
+            Some(Some(Errno::BUSY)) => {
                 let _ = shared.commit(target);
             }
-            _ => break,
+            // All of it; or something of it was cut off meanwhile.
+            None | Some(Some(Errno::NODATA | Errno::INVAL)) => {}
+            Some(_) => break,
         }
     }
-    back
+    let left = donor.given(target, part.range, part.donor, mapper);
+    left.map_or(part.range.len, |left| {
+        left.iter().map(|range| range.len).sum()
+    })
 }

@@ -1,12 +1,14 @@
 use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use linux_abi::{
     cache::{Cachestat, cachestat, start_writeback},
+    ext4::{MoveResult, move_extents},
     mapping::SharedBytes,
 };
 use scratch_fs::{FragmentOptions, ScratchFs, Segment, Shape, fill_pool, fragment, require};
@@ -295,6 +297,82 @@ fn loop_no_more_moves_at_once_than_can_be_pinned() {
     done.unwrap();
     assert_eq!(moved.relocated, LEN);
     assert_eq!(fragments(&File::open(&path).unwrap()), 1);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+/// A call that moves the first half, and then fails, of which the kernel tells nothing more.
+fn fail_midway(
+    errno: Errno,
+    (file, donor): (&File, &File),
+    (at, place): (u64, u64),
+    blocks: u64,
+) -> MoveResult {
+    let moved = move_extents(file, donor, at, place, blocks / 2);
+    assert!(moved.result.is_ok() && blocks > 1, "{moved:?}");
+    MoveResult {
+        moved_blocks: 0,
+        result: Err(errno.into()),
+    }
+}
+
+/// The kernel cannot read metadata, say.
+#[test]
+fn loop_what_moved_before_an_error_is_taken_back_where_it_cannot_be_written() {
+    let Some(mut full) = Full::new() else {
+        return;
+    };
+    let fs = detect(File::open(&full.path).unwrap(), &full.path).unwrap();
+    let shared = Shared::new(&fs, &EngineOptions::default());
+    let target = Target::open(&full.path).unwrap();
+    let ranges = count_ranges(&target, &[FileRange::new(0, LEN.get())]).unwrap();
+    let mut relocation = Ext4Relocation::begin(&shared, &target, &ranges).unwrap();
+    assert!(relocation.prepare().unwrap());
+    relocation.piece.as_mut().unwrap().call =
+        |file, donor, at, place, blocks| fail_midway(Errno::IO, (file, donor), (at, place), blocks);
+    let done = relocation.step(StepLimit { bytes: LEN });
+    let (error, lost) = failed(done.map(|step| panic!("{step:?}")));
+    assert_eq!(lost, Bytes::ZERO, "{error}");
+    assert_eq!(error.operation, "write back moved data", "{error}");
+    drop(relocation);
+    drop((target, shared));
+    assert!(full.has(&full.contents.clone()));
+    assert_eq!(full.fragments(), full.fragments);
+}
+
+/// Another call for it would move it back.
+#[test]
+fn loop_what_moved_before_a_page_was_busy_stays_moved() {
+    let Some(mut scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    let data = Segment::Data {
+        len: LEN,
+        piece: Bytes::kib(4),
+    };
+    Shape::new(1).with(data).make(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let fs = detect(File::open(&path).unwrap(), &path).unwrap();
+    let shared = Shared::new(&fs, &EngineOptions::default());
+    let target = Target::open(&path).unwrap();
+    let ranges = count_ranges(&target, &[FileRange::new(0, LEN.get())]).unwrap();
+    let mut relocation = Ext4Relocation::begin(&shared, &target, &ranges).unwrap();
+    assert!(relocation.prepare().unwrap());
+    static WAS_BUSY: AtomicBool = AtomicBool::new(false);
+    relocation.piece.as_mut().unwrap().call =
+        |file, donor, at, place, blocks| match WAS_BUSY.swap(true, Ordering::Relaxed) {
+            false => fail_midway(Errno::BUSY, (file, donor), (at, place), blocks),
+            true => move_extents(file, donor, at, place, blocks),
+        };
+    let mut relocated = Bytes::ZERO;
+    while let Step::Working(moved) = relocation.step(StepLimit { bytes: LEN }).unwrap() {
+        relocated += moved.relocated;
+    }
+    assert!(WAS_BUSY.load(Ordering::Relaxed));
+    assert_eq!((relocated, fragments(&target.file)), (LEN, 1));
+    drop(relocation);
+    drop((target, shared));
+    scratch.remount().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
