@@ -69,7 +69,8 @@ pub enum Finding {
     UnknownStatus(u32),
     /// F2FS writes no checkpoint that would make moved data durable.
     #[error(
-        "the file system is mounted with checkpoint=disable: moved data is durable when checkpoints are on again"
+        "the file system is mounted with checkpoint=disable: what moved since the last checkpoint is durable when checkpoints \
+         are on again"
     )]
     CheckpointsOff,
     /// The same, for another reason.
@@ -111,6 +112,23 @@ pub struct NotTakenBack {
 impl From<NotTakenBack> for io::Error {
     fn from(left: NotTakenBack) -> Self {
         Self::other(left)
+    }
+}
+
+/// F2FS could not write the checkpoint that makes moved data durable. The last one has the blocks from before, which nothing
+/// else is written to until there is another one. The source of an [`FsError`].
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{source}; what moved since the last checkpoint may be back at its old place after the next mount, and has its contents there"
+)]
+pub struct NoCheckpoint {
+    /// Why it could not.
+    pub source: io::Error,
+}
+
+impl From<NoCheckpoint> for io::Error {
+    fn from(none: NoCheckpoint) -> Self {
+        Self::other(none)
     }
 }
 

@@ -58,7 +58,7 @@ pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geometry};
 pub use emptier::{Emptier, Emptying, NoEmptier, NotEmptied, Part, PartKind, PartMap, emptier};
 pub use engine::relocator;
-pub use error::{Finding, FsError, NotTakenBack, Refusal};
+pub use error::{Finding, FsError, NoCheckpoint, NotTakenBack, Refusal};
 pub use f2fs::blocks_collected;
 pub use filesystem::{FileSystemKey, Filesystem, Space, detect, free_space_ok};
 pub use free::{SpaceMap, free_space, space_map};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use indef_fs::{Finding, FsError};
+use indef_fs::{Finding, FsError, NoCheckpoint};
 
 /// An error with one file; the others go on. Its contents are whole all the same, and on the device but for
 /// [`Self::Unwritten`] and a source that is [`NotTakenBack`](indef_fs::NotTakenBack)
@@ -53,8 +53,12 @@ pub enum FileError {
 impl FileError {
     /// Of a file that has moved, when that could not be made durable.
     pub(super) fn of_moved(error: FsError) -> Self {
+        let source = error.source.get_ref();
         match error.finding() {
             Some(Finding::CheckpointsOff | Finding::ReadOnlyNow) => Self::NotDurable(error),
+            _ if source.is_some_and(|source| source.is::<NoCheckpoint>()) => {
+                Self::NotDurable(error)
+            }
             _ => Self::Unwritten(error),
         }
     }

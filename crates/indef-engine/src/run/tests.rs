@@ -785,8 +785,13 @@ fn what_the_device_did_not_take_is_told_after_the_file_was_done() {
 #[test]
 fn what_is_not_durable_is_told_after_the_file_was_done() {
     let sim = Simulated::new();
-    let plans = ["a", "no-checkpoint"].map(|name| sim.file(name, 8, BLOCK));
-    sim.state.lock().unwrap().unwritten = vec![sim.path("no-checkpoint")];
+    let failing = [
+        ("checkpoints-off", "checkpoint=disable"),
+        ("no-checkpoint", "back at its old place"),
+    ];
+    let names = ["a", failing[0].0, failing[1].0];
+    let plans = names.map(|name| sim.file(name, 8, BLOCK));
+    sim.state.lock().unwrap().unwritten = failing.map(|(name, _)| sim.path(name)).into();
     let late = Mutex::new(0);
     let observer = |event: RunEvent<'_>| match event {
         RunEvent::Result(file) if file.has_failed_late() => *lock(&late) += 1,
@@ -794,13 +799,15 @@ fn what_is_not_durable_is_told_after_the_file_was_done() {
     };
     let result = sim.run_until(plans.to_vec(), &options(), &Cancel::new(), &observer);
     let totals = result.totals;
-    assert_eq!((totals.files_moved, totals.files_failed), (1, 1));
-    // Its contents are on the device, wherever.
-    assert_eq!((totals.files_unwritten, *lock(&late)), (0, 1));
-    let failed = result.files.iter().find(|it| it.status == Status::Failed);
-    let reason = failed.unwrap().reason.as_ref().unwrap().to_string();
-    assert!(reason.contains("checkpoint=disable"), "{reason}");
-    assert!(!reason.contains("copy the file elsewhere"), "{reason}");
+    assert_eq!((totals.files_moved, totals.files_failed), (1, 2));
+    // Their contents are on the device, wherever.
+    assert_eq!((totals.files_unwritten, *lock(&late)), (0, 2));
+    for (name, said) in failing {
+        let failed = result.files.iter().find(|it| it.path == sim.path(name));
+        let reason = failed.unwrap().reason.as_ref().unwrap().to_string();
+        assert!(reason.contains(said), "{reason}");
+        assert!(!reason.contains("copy the file elsewhere"), "{reason}");
+    }
 }
 
 #[test]

@@ -47,7 +47,9 @@ use linux_abi::{cache::write_and_wait, f2fs::defragment};
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
-use super::{admit, checkpoint, has_none, parts::Parts, room::Room, volume::Volume};
+use super::{
+    admit, checkpoint, has_none, parts::Parts, room::Room, volume::Volume, without_checkpoint,
+};
 use crate::{
     CacheRecord, CountedRange, EngineKind, Filesystem, FsError, Moved, RangeCopier, Refusal,
     Relocation, Relocator, Settler, Step, StepLimit, Target,
@@ -205,7 +207,8 @@ impl F2fsRelocation<'_> {
             if has_none(&error) {
                 self.engine.is_off.store(true, Ordering::Relaxed);
             }
-            self.target.error("write a checkpoint", None, error)
+            let source = without_checkpoint(error);
+            self.target.error("write a checkpoint", None, source)
         })?;
         let flushed = self.target.file.sync_data();
         flushed.map_err(|error| self.target.error("flush moved data", None, error))

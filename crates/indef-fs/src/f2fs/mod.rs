@@ -32,7 +32,7 @@ pub(crate) use self::{
     sections::{Sections, space_map},
     superblock::Superblock,
 };
-use crate::{Attributes, Finding, Refusal, Target, error::finding};
+use crate::{Attributes, Finding, NoCheckpoint, Refusal, Target, error::finding};
 
 /// F2FS's block on the machines that the patched kernels are for. It is as large as a page.
 const BLOCK: Bytes = Bytes::kib(4);
@@ -61,6 +61,14 @@ fn checkpoint(on: impl AsFd) -> io::Result<()> {
         Some(Errno::ROFS) => Finding::ReadOnlyNow.into(),
         _ => error,
     })
+}
+
+/// The source of the error of a file that has moved since the last checkpoint.
+fn without_checkpoint(error: io::Error) -> io::Error {
+    match finding(&error) {
+        Some(_) => error,
+        None => NoCheckpoint { source: error }.into(),
+    }
 }
 
 /// Whether no checkpoint is written on this file system any more.

@@ -37,6 +37,7 @@ use super::{
     checkpoint, has_none,
     parts::{Part, Parts},
     volume::Volume,
+    without_checkpoint,
 };
 use crate::{
     CacheRecord, CountedRange, EngineKind, EngineOptions, Filesystem, Finding, FsError, Moved,
@@ -311,7 +312,8 @@ fn uncommitted(paths: BTreeSet<PathBuf>, error: io::Error) -> impl Iterator<Item
         (None, Some(number)) => io::Error::from_raw_os_error(number),
         (None, None) => error.kind().into(),
     };
-    let failed = move |path: PathBuf| FsError::new(path, "write a checkpoint", again());
+    let failed =
+        move |path: PathBuf| FsError::new(path, "write a checkpoint", without_checkpoint(again()));
     paths.into_iter().map(failed)
 }
 

@@ -4,6 +4,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     fs::File,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -16,7 +17,7 @@ use indef_core::{
 };
 use indef_fs::{
     Beyond, CountedRange, EngineOptions, Filesystem, Finding, FsError, FsKind, Mapper, Moved,
-    Refusal, Relocation, Relocator, Space, Step, StepLimit, Target, TargetId,
+    NoCheckpoint, Refusal, Relocation, Relocator, Space, Step, StepLimit, Target, TargetId,
 };
 use indef_fs::{EngineKind, RangeCopier};
 use units::{FileOffset, FileRange, PhysOffset};
@@ -287,11 +288,16 @@ impl Relocator for Engine {
 
     fn settle(&self) -> Vec<FsError> {
         let unwritten = std::mem::take(&mut self.state.lock().unwrap().unwritten);
-        let error = |path: PathBuf| match path.ends_with("no-checkpoint") {
-            true => FsError::new(path, "write a checkpoint", Finding::CheckpointsOff),
-            false => {
-                let error = std::io::Error::from_raw_os_error(5);
-                FsError::new(path, "write back moved data", error)
+        let error = |path: PathBuf| {
+            let source = std::io::Error::from_raw_os_error(5);
+            match path.file_name().and_then(OsStr::to_str) {
+                Some("checkpoints-off") => {
+                    FsError::new(path, "write a checkpoint", Finding::CheckpointsOff)
+                }
+                Some("no-checkpoint") => {
+                    FsError::new(path, "write a checkpoint", NoCheckpoint { source })
+                }
+                _ => FsError::new(path, "write back moved data", source),
             }
         };
         unwritten.into_iter().map(error).collect()

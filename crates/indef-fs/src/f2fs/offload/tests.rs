@@ -1,6 +1,7 @@
 use linux_abi::f2fs::offload::Capability;
 
 use super::*;
+use crate::NoCheckpoint;
 
 fn report(ranges: &[(Status, u64)], steps: u32) -> Report {
     Report {
@@ -69,4 +70,20 @@ fn after_a_checkpoint_only_what_is_left_is_tried_again() {
 fn a_call_that_had_room_is_not_repeated() {
     let interrupted = report(&[(Status::Interrupted, 1), (Status::NotReached, 0)], 1);
     assert!(left(&interrupted).is_empty());
+}
+
+/// Each file keeps the error and what it means: the copies are the device's, and nothing is in memory alone.
+#[test]
+fn of_a_checkpoint_that_fails_each_file_is_told_the_same() {
+    let paths = || BTreeSet::from(["a", "b"].map(PathBuf::from));
+    let failed: Vec<_> = uncommitted(paths(), Errno::IO.into()).collect();
+    assert_eq!(failed.len(), 2);
+    for error in failed {
+        let source = error.source.get_ref().unwrap();
+        let none = source.downcast_ref::<NoCheckpoint>().unwrap();
+        assert_eq!(none.source.raw_os_error(), Some(5), "{error}");
+    }
+    let off = uncommitted(paths(), Finding::CheckpointsOff.into());
+    let mut findings = off.map(|error| error.finding());
+    assert!(findings.all(|finding| finding == Some(Finding::CheckpointsOff)));
 }
