@@ -42,7 +42,7 @@ use units::{Bytes, FileRange};
 use super::{
     copy_device::{CopyDevice, NvmeStatus, Transfer},
     donor::{Donor, runs},
-    file::refuse,
+    file::{refuse, refuse_data},
 };
 use crate::{Finding, Moved, RangeCopier, Refusal, Target};
 
@@ -111,7 +111,7 @@ impl Offload {
         copier: &dyn RangeCopier,
         moved: &mut Moved,
     ) -> Result<Copied, Refusal> {
-        moved.host_written += write_zeros(donor, ranges, copier)?;
+        moved.host_written += write_zeros(target, donor, ranges, copier)?;
         let Some(span) = span(ranges) else {
             return Ok(Copied::Done);
         };
@@ -300,6 +300,7 @@ fn span(ranges: &[FileRange]) -> Option<FileRange> {
 
 /// Write zeros wherever the donor is only allocated. Returns how much.
 fn write_zeros(
+    target: &Target,
     donor: &Donor<'_>,
     ranges: &[FileRange],
     copier: &dyn RangeCopier,
@@ -317,7 +318,7 @@ fn write_zeros(
     }
     File::open("/dev/zero")
         .and_then(|zeros| copier.copy(&zeros, &donor.file, &unwritten))
-        .map_err(|error| donor.refuse("write zeros to the donor", Some(span.start), error))?;
+        .map_err(|error| refuse_data(target, &unwritten, error))?;
     Ok(unwritten.iter().map(|range| range.len).sum())
 }
 
@@ -352,10 +353,42 @@ fn transfers(from: &Layout, to: &Layout, ranges: &[FileRange]) -> Option<Vec<Tra
 
 #[cfg(test)]
 mod tests {
+    use rustix::{fs::OFlags, io::Errno};
+    use scratch_fs::{ScratchFs, require};
     use units::PhysOffset;
 
     use super::*;
     use crate::test_layout::{NONE, layout};
+
+    /// The pool of a thin volume is full.
+    struct Full;
+
+    impl RangeCopier for Full {
+        fn copy(&self, _: &File, _: &File, _: &[FileRange]) -> io::Result<()> {
+            Err(Errno::NOSPC.into())
+        }
+    }
+
+    /// The donor has its blocks: it is not the file system that is full.
+    #[test]
+    fn loop_a_device_without_room_for_zeros_is_told() {
+        let Some(scratch) = require(ScratchFs::builder("xfs", Bytes::mib(320)).build()) else {
+            return;
+        };
+        let path = scratch.path().join("file");
+        std::fs::write(&path, vec![1; 64 << 10]).unwrap();
+        let target = Target::open(&path).unwrap();
+        let donor = Donor::new(&target, OFlags::DIRECT).unwrap();
+        let range = FileRange::new(0, 64 << 10);
+        donor.open_up(range.len).unwrap();
+        donor.allocate(range).unwrap();
+        match write_zeros(&target, &donor, &[range], &Full) {
+            Err(Refusal::Failed(error)) => {
+                assert_eq!(error.finding(), Some(Finding::DeviceFull), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn each_piece_goes_from_its_place_to_its_place() {
