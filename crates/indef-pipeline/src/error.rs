@@ -7,7 +7,7 @@ use std::{
 
 use indef_core::{SkipReason, plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
-use indef_fs::{EngineKind, FsKind, NoEmptier};
+use indef_fs::{EngineKind, FsKind, NoEmptier, PartKind};
 use indef_trace::{collect::TraceError, store::StoreError};
 use units::Bytes;
 
@@ -84,6 +84,17 @@ pub enum CannotCompact {
     /// The file system does not tell, or does not hold, its space.
     #[error("cannot look at its space: {0}")]
     Space(#[from] io::Error),
+    /// Data that was to be written there, by whomever, could not be.
+    #[error("data could not be written back: {0}")]
+    Unwritten(io::Error),
+    /// The kernel failed to empty a part of it.
+    #[error("a {} could not be emptied: {error}", .part.as_str())]
+    NotEmptied {
+        /// What it is.
+        part: PartKind,
+        /// The kernel's error.
+        error: io::Error,
+    },
 }
 
 /// A stage failed as a whole. A failure that concerns a single file is a [`Note`](crate::Note) or

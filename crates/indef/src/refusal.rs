@@ -162,6 +162,12 @@ fn cannot_compact(why: &CannotCompact) -> String {
             )
         }
         CannotCompact::Space(error) => format!("cannot look at its space: {}", plain(error)),
+        CannotCompact::Unwritten(error) => {
+            format!("data could not be written back: {}", plain(error))
+        }
+        CannotCompact::NotEmptied { part, error } => {
+            format!("a {} could not be emptied: {}", part.as_str(), plain(error))
+        }
         why => why.to_string(),
     }
 }

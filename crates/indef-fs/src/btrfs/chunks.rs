@@ -30,7 +30,7 @@ use super::{
     settled::folder,
 };
 use crate::{
-    Filesystem, SpaceMap,
+    Filesystem, Finding, SpaceMap,
     emptier::{Emptier, Emptying, NoEmptier, NotEmptied, Part, PartKind, PartMap},
 };
 
@@ -101,6 +101,8 @@ impl Emptier for Chunks {
         let Err(error) = emptied else {
             return Emptying::whole(part);
         };
+        // Who asks first is told that what moved could not be written, and nobody afterwards.
+        let synced = syncfs(&self.root);
         let why = match Errno::from_io_error(&error) {
             Some(Errno::INPROGRESS) => return Emptying::nothing(NotEmptied::Busy),
             Some(Errno::CANCELED) if stopped => NotEmptied::Stopped,
@@ -108,13 +110,20 @@ impl Emptier for Chunks {
                 self.give_up_paused(part);
                 NotEmptied::Ended
             }
+            // What moves has its place by then.
+            Some(Errno::NOSPC) if synced == Err(Errno::NOSPC) => {
+                NotEmptied::Failed(Finding::DeviceFull.into())
+            }
             // Metadata needs room, too.
             Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoSpace),
             Some(Errno::TXTBSY) => NotEmptied::Stays(SkipReason::SwapFile),
             Some(Errno::ROFS) => NotEmptied::Refused(SkipReason::ReadOnlyMount),
             _ => NotEmptied::Failed(error),
         };
-        let moved = self.moved(part);
+        let moved = match synced {
+            Ok(()) => self.moved(part),
+            Err(_) => Bytes::ZERO,
+        };
         Emptying {
             moved,
             // The rest is metadata.
@@ -165,10 +174,7 @@ impl Chunks {
     /// The bytes of a part that are not in it any more. The kernel first copies all that lies in a chunk, and then has files use
     /// the copies, one after the other.
     fn moved(&self, part: &Part) -> Bytes {
-        let used = syncfs(&self.root)
-            .map_err(io::Error::from)
-            .and_then(|()| btrfs::used(&self.root, part.address, part.place.len.get()));
-        match used {
+        match btrfs::used(&self.root, part.address, part.place.len.get()) {
             Ok(used) => part.used.saturating_sub(Bytes(used.unwrap_or(0))),
             Err(_) => Bytes::ZERO,
         }

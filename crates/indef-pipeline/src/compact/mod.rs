@@ -44,8 +44,8 @@ use indef_engine::{
     run::{Observer, Reason, RunOptions, StopCause, run_beneath},
 };
 use indef_fs::{
-    Balloon, Emptier, EngineOptions, FileSystemKey, Filesystem, FsKind, Grounds, Refusal, Roots,
-    Space, SpaceMap, emptier, relocator, space_map,
+    Balloon, Emptier, EngineOptions, FileSystemKey, Filesystem, Finding, FsKind, Grounds, Refusal,
+    Roots, Space, SpaceMap, emptier, relocator, space_map,
 };
 use linux_abi::xfs::wait_for_frees;
 use rustix::{
@@ -127,7 +127,7 @@ impl Compactor<'_> {
         let round_files = open_more_files();
         let space = self
             .space(&fs, emptier.as_deref())
-            .map_err(|error| self.cannot(&fs, error.into()))?;
+            .map_err(|why| self.cannot(&fs, why))?;
         let free = self.free(&fs, &space)?;
         self.ensure_possible(&fs, free)?;
         let mut done = Compacted {
@@ -241,7 +241,7 @@ impl Compactor<'_> {
             let refused = done.add(&result, &mut stuck);
             let space = self
                 .settled(fs, region.place.len)
-                .map_err(|error| self.cannot(fs, error.into()))?;
+                .map_err(|why| self.cannot(fs, why))?;
             done.largest_after = space.largest();
             if done.largest_after >= done.wanted {
                 done.end = CompactEnd::Reached;
@@ -438,7 +438,7 @@ impl Compactor<'_> {
     }
 
     /// The space of a file system once so much of it is free in one piece, as it is to be.
-    fn settled(&self, fs: &Filesystem, awaited: Bytes) -> io::Result<SpaceMap> {
+    fn settled(&self, fs: &Filesystem, awaited: Bytes) -> Result<SpaceMap, CannotCompact> {
         let mut space = self.space(fs, None)?;
         for _ in 0..LOOKS {
             if fs.kind != FsKind::Xfs || space.largest() >= awaited || self.cancel.is_cancelled() {
@@ -451,17 +451,27 @@ impl Compactor<'_> {
     }
 
     /// The space of a file system once everything is written back and what was deleted is freed.
-    fn space(&self, fs: &Filesystem, emptier: Option<&dyn Emptier>) -> io::Result<SpaceMap> {
+    fn space(
+        &self,
+        fs: &Filesystem,
+        emptier: Option<&dyn Emptier>,
+    ) -> Result<SpaceMap, CannotCompact> {
         if let Some(Ok(root)) = fs.mount.as_ref().map(|mount| mount.open(fs.dev)) {
             if fs.kind == FsKind::Xfs {
                 self.wait_for_frees(root.try_clone()?)?;
             }
-            syncfs(root)?;
+            syncfs(root).map_err(|errno| {
+                CannotCompact::Unwritten(match errno {
+                    // What was written has its blocks; but a commit of Btrfs may want more for its trees.
+                    Errno::NOSPC if fs.kind != FsKind::Btrfs => Finding::DeviceFull.into(),
+                    errno => errno.into(),
+                })
+            })?;
         }
-        match emptier {
-            Some(emptier) => Ok(emptier.look()?.space),
-            None => space_map(fs),
-        }
+        Ok(match emptier {
+            Some(emptier) => emptier.look()?.space,
+            None => space_map(fs)?,
+        })
     }
 
     /// Wait until XFS has freed what was deleted, or the run shall stop.

@@ -99,7 +99,7 @@ impl Compactor<'_> {
             let ended = self.empty_all(part, parts, &room, done, &mut stuck, began)?;
             let space = self
                 .space(fs, Some(emptier))
-                .map_err(|error| self.cannot(fs, error.into()))?;
+                .map_err(|why| self.cannot(fs, why))?;
             done.largest_after = space.longest();
             done.in_the_way.files = by_reason(&stuck);
             if done.largest_after >= done.wanted {
@@ -233,7 +233,11 @@ impl Compactor<'_> {
                 Some(NotEmptied::Stopped) => return Ok(Some(why())),
                 Some(NotEmptied::Ended) => return Err(self.cannot(fs, CannotCompact::Ended)),
                 Some(NotEmptied::Busy) => return Err(self.cannot(fs, CannotCompact::Busy)),
-                Some(NotEmptied::Failed(error)) => return Err(self.cannot(fs, error.into())),
+                Some(NotEmptied::Failed(error)) => {
+                    let part = emptier.kind();
+                    let why = CannotCompact::NotEmptied { part, error };
+                    return Err(self.cannot(fs, why));
+                }
             }
             if let Some(rate) = self.options.rate.filter(|rate| !rate.is_zero()) {
                 let due = done.bytes_written.get() as f64 / rate.get() as f64;

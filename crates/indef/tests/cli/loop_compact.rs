@@ -28,11 +28,11 @@ use crate::common::{
 };
 
 const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 const DIRECTORIES: usize = 4;
 /// The size of a file, and of a hole.
 const SIZE: u64 = 16 * KIB;
-const VOLUME: Bytes = Bytes::mib(400);
+pub(crate) const VOLUME: Bytes = Bytes::mib(400);
 
 /// The document without its files, and the messages.
 fn rest_of(ran: &Ran) -> String {
@@ -48,7 +48,7 @@ pub(crate) fn number(document: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{name}: {document}"))
 }
 
-fn builder(kind: &str) -> ScratchFsBuilder {
+pub(crate) fn builder(kind: &str) -> ScratchFsBuilder {
     let builder = ScratchFs::builder(kind, VOLUME);
     match kind {
         "ext4" => builder.mkfs_args(["-N", "40000", "-m", "0"]),
@@ -183,7 +183,7 @@ pub(crate) fn free_space(scratch: &ScratchFs) -> Value {
 }
 
 /// An aged file system, or a reported skip.
-fn aged(builder: ScratchFsBuilder) -> Option<(ScratchFs, Vec<PathBuf>)> {
+pub(crate) fn aged(builder: ScratchFsBuilder) -> Option<(ScratchFs, Vec<PathBuf>)> {
     let scratch = require(builder.build())?;
     let files = age(&scratch);
     Some((scratch, files))
@@ -204,7 +204,7 @@ pub(crate) fn born_in(scratch: &ScratchFs) -> u64 {
 }
 
 /// Content of all files of the directories.
-fn contents(scratch: &ScratchFs) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(scratch: &ScratchFs) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut contents = BTreeMap::new();
     for directory in 0..DIRECTORIES {
         for entry in fs::read_dir(scratch.path().join(format!("d{directory}"))).unwrap() {
@@ -218,7 +218,7 @@ fn contents(scratch: &ScratchFs) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Fails where something is not in its file any more.
 #[track_caller]
-fn are_whole(scratch: &ScratchFs, before: &BTreeMap<PathBuf, Vec<u8>>) {
+pub(crate) fn are_whole(scratch: &ScratchFs, before: &BTreeMap<PathBuf, Vec<u8>>) {
     let now = contents(scratch);
     assert_eq!(now.len(), before.len());
     for (path, bytes) in before {
@@ -227,9 +227,9 @@ fn are_whole(scratch: &ScratchFs, before: &BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 /// All of a file that stays as it was, and its number of fragments.
-type Facts = ((u64, u64, [i64; 6]), u64);
+pub(crate) type Facts = ((u64, u64, [i64; 6]), u64);
 
-fn facts(files: &[PathBuf]) -> BTreeMap<PathBuf, Facts> {
+pub(crate) fn facts(files: &[PathBuf]) -> BTreeMap<PathBuf, Facts> {
     let of = |path: &PathBuf| {
         let file = File::open(path).unwrap();
         let m = file.metadata().unwrap();
@@ -241,7 +241,7 @@ fn facts(files: &[PathBuf]) -> BTreeMap<PathBuf, Facts> {
 }
 
 #[track_caller]
-fn unchanged(before: &BTreeMap<PathBuf, Facts>, files: &[PathBuf]) {
+pub(crate) fn unchanged(before: &BTreeMap<PathBuf, Facts>, files: &[PathBuf]) {
     let after = facts(files);
     for (path, (was, fragments)) in before {
         let (is, now) = &after[path];

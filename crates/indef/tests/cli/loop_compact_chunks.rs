@@ -29,7 +29,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// The size of a file, and of a hole.
 const SIZE: u64 = 256 * KIB;
-const VOLUME: Bytes = Bytes::gib(1);
+pub(crate) const VOLUME: Bytes = Bytes::gib(1);
 
 fn btrfs(arguments: &[&str], path: &Path) {
     let status = Command::new("btrfs")
@@ -46,7 +46,7 @@ fn aged() -> Option<ScratchFs> {
 
 /// Fill it, which has room for so much, with files in a subvolume, and keep each fourth of them: all room is in chunks then, which
 /// are used for a quarter.
-fn aged_as(builder: ScratchFsBuilder, room: Bytes) -> Option<ScratchFs> {
+pub(crate) fn aged_as(builder: ScratchFsBuilder, room: Bytes) -> Option<ScratchFs> {
     let scratch = require(builder.build())?;
     let files = scratch.path().join("files");
     btrfs(&["--quiet", "subvolume", "create"], &files);
@@ -149,7 +149,7 @@ fn written_by(child: &Child) -> Option<u64> {
     lines.find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok())
 }
 
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths
@@ -157,7 +157,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-fn extents(folder: &Path) -> u64 {
+pub(crate) fn extents(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths

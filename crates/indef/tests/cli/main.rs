@@ -12,6 +12,7 @@ mod history;
 mod loop_claims;
 mod loop_compact;
 mod loop_compact_chunks;
+mod loop_compact_full_pool;
 mod loop_demo;
 mod loop_dry_run;
 mod loop_probe;
