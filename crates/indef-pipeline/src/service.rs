@@ -19,7 +19,7 @@ use std::{
     collections::{HashMap, HashSet},
     path::Path,
     sync::{
-        Mutex,
+        Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -360,7 +360,7 @@ impl Ground {
     ) -> Result<f64, CannotPredict> {
         let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (failed, cached) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let under_way = Mutex::new(HashSet::new());
+        let (under_way, is_free) = (Mutex::new(HashSet::new()), Condvar::new());
         let (enough, counting) = (AtomicBool::new(false), AtomicUsize::new(0));
         let times = Mutex::new(Vec::new());
         let began = Instant::now();
@@ -379,14 +379,20 @@ impl Ground {
                 }
                 let spot = &spots[at % spots.len()];
                 let place = (spot.file, spot.range.start);
-                if replay == Replay::Buffered && !lock(&under_way).insert(place) {
-                    continue;
+                if replay == Replay::Buffered {
+                    // Nobody reads what another one has brought into the cache.
+                    let taken =
+                        is_free.wait_while(lock(&under_way), |under_way| !under_way.insert(place));
+                    drop(taken);
                 }
                 let counts = at >= readers as usize && !enough.load(Ordering::Relaxed);
                 counting.fetch_add(usize::from(counts), Ordering::Relaxed);
                 let answer = self.files[spot.file].read(spot.range, replay, &mut buffer);
                 counting.fetch_sub(usize::from(counts), Ordering::Relaxed);
-                lock(&under_way).remove(&place);
+                if replay == Replay::Buffered {
+                    lock(&under_way).remove(&place);
+                    is_free.notify_all();
+                }
                 match answer {
                     Answer::Took(took) if counts => own.push(took.as_nanos() as f64),
                     Answer::Took(_) => {}
@@ -418,7 +424,11 @@ impl Ground {
         if cached.into_inner() > times.len() {
             return Err(CannotPredict::Cached);
         }
-        Ok(times.iter().sum::<f64>() / times.len().max(1) as f64)
+        if times.is_empty() {
+            let seconds = LONGEST.as_secs();
+            return Err(CannotPredict::TooSlow { seconds });
+        }
+        Ok(times.iter().sum::<f64>() / times.len() as f64)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     path::Path,
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use rustix::fs::FlockOperation;
@@ -17,6 +17,8 @@ pub(super) struct Locked {
     file: File,
     /// The first failure to bring data to the host's disk, as the system's number or its kind.
     unsynced: OnceLock<Unsynced>,
+    /// Held while data is brought there.
+    syncing: Mutex<()>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +32,15 @@ impl Locked {
         Self {
             file,
             unsynced: OnceLock::new(),
+            syncing: Mutex::default(),
         }
     }
 
     /// Wait until the host's disk has the data. Once this has failed it always does: the kernel tells
     /// it once, and may have dropped what it could not write, of whichever namespace.
     pub(super) fn sync(&self) -> io::Result<()> {
+        // One after the other: of two at the same time the kernel would tell one of a failure, whose data it ever was.
+        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = self.unsynced.get() {
             return Err(before.error());
         }

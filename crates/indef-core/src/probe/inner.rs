@@ -106,8 +106,11 @@ impl<D: Drive> Prober<'_, D> {
             for (gathered, second) in gathered.iter_mut().zip([page.0, BLOCK]) {
                 self.gather(placement, &regions, [page.0, second], alone, gathered)?;
             }
-            let (pages, block) = (gathered[0].waits()?, gathered[1].waits()?);
-            shared = Shared::of(placement, page, per_byte, [&pages, &block]);
+            let [pages, block] = [gathered[0].waits(), gathered[1].waits()];
+            shared = pages.and_then(|pages| {
+                let block = block?;
+                Shared::of(placement, page, per_byte, [&pages, &block])
+            });
             if !matches!(shared, Err(CannotTell::Noise { .. })) {
                 break;
             }

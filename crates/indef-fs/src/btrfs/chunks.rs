@@ -101,10 +101,12 @@ impl Emptier for Chunks {
         let Err(error) = emptied else {
             return Emptying::whole(part);
         };
+        if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) {
+            return Emptying::nothing(NotEmptied::Busy);
+        }
         // Who asks first is told that what moved could not be written, and nobody afterwards.
         let synced = syncfs(&self.root);
         let why = match Errno::from_io_error(&error) {
-            Some(Errno::INPROGRESS) => return Emptying::nothing(NotEmptied::Busy),
             Some(Errno::CANCELED) if stopped => NotEmptied::Stopped,
             Some(Errno::CANCELED) => {
                 self.give_up_paused(part);

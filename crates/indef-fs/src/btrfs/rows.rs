@@ -32,9 +32,10 @@ impl Row {
         let touch = |one: &Stripe, next: &Stripe| {
             one.device == next.device && one.start.checked_add(chunk.len) == Some(next.start)
         };
-        let is_twice = chunk.kind.contains(BlockGroupKind::DUP);
-        let beside = match is_twice && stripes.is_sorted_by(touch) {
-            true => stripes.len() as u64,
+        let beside = match chunk.kind.contains(BlockGroupKind::DUP) {
+            true if stripes.is_sorted_by(touch) => stripes.len() as u64,
+            // The room of one copy is none for both copies of another chunk.
+            true => return None,
             false => 1,
         };
         if beside > 1 {
@@ -55,11 +56,6 @@ impl Row {
     /// The place that a byte of the first stripe's device has.
     const fn place(&self, at: u64) -> u64 {
         at.saturating_mul(self.spread) / self.beside
-    }
-
-    /// Whether no two stripes are on the same device.
-    fn is_spread_out(&self) -> bool {
-        self.stripes.is_sorted_by(|one, next| one.0 < next.0)
     }
 }
 
@@ -94,9 +90,6 @@ impl<'a> Rows<'a> {
     pub(super) fn vacant(&self, holes: &[Hole]) -> Vec<PhysRange> {
         let mut vacant = Vec::new();
         for (number, row) in self.rows.iter().enumerate() {
-            if !row.is_spread_out() {
-                continue;
-            }
             let of_stripes = { row.stripes.iter() }.map(|stripe| seen_from_first(holes, *stripe));
             let common = of_stripes.reduce(|one, other| common(&one, &other));
             let Some(base) = self.base(number) else {
@@ -229,6 +222,9 @@ const STRIPED: BlockGroupKind = BlockGroupKind::RAID0
     .union(BlockGroupKind::RAID5)
     .union(BlockGroupKind::RAID6);
 
+/// A stripe has so many bytes at least (`BTRFS_STRIPE_LEN`, fs/btrfs/volumes.h, v6.12).
+const LEAST: u64 = 64 << 10;
+
 /// Of these kinds of data a new chunk has the one that is first here (`btrfs_reduce_alloc_profile`, fs/btrfs/block-group.c,
 /// v6.12), else a single copy.
 pub(super) fn kind_of_new(kinds: BlockGroupKind) -> BlockGroupKind {
@@ -278,7 +274,7 @@ pub(super) fn unallocated_runs(holes: &[Hole], kind: BlockGroupKind) -> Vec<u64>
     let mut left = holes.to_vec();
     let mut runs = Vec::new();
     loop {
-        left.retain(|hole| hole.len > 0);
+        left.retain(|hole| hole.len >= LEAST * on_one_device);
         left.sort_unstable_by_key(|hole| std::cmp::Reverse(hole.len));
         let mut chosen: Vec<usize> = Vec::new();
         for (index, hole) in left.iter().enumerate() {
@@ -439,16 +435,13 @@ mod tests {
         let chunks = [
             chunk(0, 10, twice, &[(1, 12), (1, 2)]),
             chunk(10, 20, twice, &[(1, 22), (1, 42)]),
-            // Its copies are apart: no other one lies like that.
+            // Its copies are apart: two holes of its length are no room for two copies side by side.
             chunk(30, 10, twice, &[(1, 80), (1, 100)]),
         ];
         let mut rows = Rows::on(&devices);
-        let places: Vec<_> = chunks
-            .iter()
-            .map(|chunk| rows.add(chunk).unwrap())
-            .collect();
+        let places: Vec<_> = chunks.iter().map(|chunk| rows.add(chunk)).collect();
         let range = |start, len| PhysRange::new(start * MIB, len * MIB);
-        assert_eq!(places, [range(1, 10), range(11, 20), range(400 + 80, 10)]);
+        assert_eq!(places, [Some(range(1, 10)), Some(range(11, 20)), None]);
         let holes = holes(&devices, &chunks);
         assert_eq!(
             holes,

@@ -9,8 +9,11 @@ use std::{
 
 use indef_fs::{TargetId, reopen};
 use linux_abi::cache::{cachestat, resident_pages};
-use rustix::fs::{Advice, OFlags, fadvise};
-use units::FileRange;
+use rustix::{
+    fs::{Advice, OFlags, fadvise},
+    param::page_size,
+};
+use units::{Bytes, FileRange};
 
 /// Direct I/O is aligned to this.
 const ALIGNED: usize = 4096;
@@ -81,15 +84,17 @@ impl Source {
         };
         match (&self.buffered, replay) {
             (Some(file), Replay::Buffered) => {
-                if !is_uncached(file, range) {
+                // A page that is read in part is cached as a whole, and goes as a whole.
+                let pages = range.align_outward(Bytes(page_size() as u64));
+                if !is_uncached(file, pages) {
                     return Answer::Cached;
                 }
                 let answer = timed(file, into);
                 // Clean pages that nobody maps: those of this read, or another one's that came at the same time.
                 let _ = fadvise(
                     file,
-                    range.start.get(),
-                    NonZeroU64::new(range.len.get()),
+                    pages.start.get(),
+                    NonZeroU64::new(pages.len.get()),
                     Advice::DontNeed,
                 );
                 answer
