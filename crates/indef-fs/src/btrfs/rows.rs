@@ -340,6 +340,10 @@ mod tests {
         }
     }
 
+    fn range(start: u64, len: u64) -> PhysRange {
+        PhysRange::new(start * MIB, len * MIB)
+    }
+
     #[test]
     fn holes_are_what_no_chunk_has() {
         let devices = [device(1, 100), device(3, 50)];
@@ -416,11 +420,7 @@ mod tests {
             chunk(40, 40, striped, &[(1, 41), (2, 21)]),
         ];
         let mut rows = Rows::on(&devices);
-        let places: Vec<_> = chunks
-            .iter()
-            .map(|chunk| rows.add(chunk).unwrap())
-            .collect();
-        let range = |start, len| PhysRange::new(start * MIB, len * MIB);
+        let places = chunks.each_ref().map(|chunk| rows.add(chunk).unwrap());
         assert_eq!(places, [range(342, 40), range(382, 40)]);
         let holes = holes(&devices, &chunks);
         assert_eq!(holes, [hole(1, 1, 20), hole(1, 61, 39), hole(2, 41, 159)]);
@@ -440,7 +440,6 @@ mod tests {
         ];
         let mut rows = Rows::on(&devices);
         let places: Vec<_> = chunks.iter().map(|chunk| rows.add(chunk)).collect();
-        let range = |start, len| PhysRange::new(start * MIB, len * MIB);
         assert_eq!(places, [Some(range(1, 10)), Some(range(11, 20)), None]);
         let holes = holes(&devices, &chunks);
         assert_eq!(
@@ -468,11 +467,7 @@ mod tests {
             chunk(40, 10, mirrored, &[(2, 41), (1, 11)]),
         ];
         let mut rows = Rows::on(&devices);
-        let places: Vec<_> = chunks
-            .iter()
-            .map(|chunk| rows.add(chunk).unwrap())
-            .collect();
-        let range = |start, len| PhysRange::new(start * MIB, len * MIB);
+        let places = chunks.each_ref().map(|chunk| rows.add(chunk).unwrap());
         assert_eq!(
             places,
             [range(321, 20), range(341, 20), range(600 + 11, 10)]
@@ -491,7 +486,6 @@ mod tests {
             chunk(10, 10, BlockGroupKind::DATA, &[(1, 1)]),
         ];
         let mut rows = Rows::on(&devices);
-        let range = |start, len| PhysRange::new(start * MIB, len * MIB);
         assert_eq!(rows.add(&chunks[0]), Some(range(101, 10)));
         assert_eq!(rows.add(&chunks[1]), Some(range(1, 10)));
         let vacant = rows.vacant(&holes(&devices, &chunks));

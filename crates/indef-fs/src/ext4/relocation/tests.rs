@@ -286,18 +286,24 @@ fn loop_no_more_moves_at_once_than_can_be_pinned() {
     let Some(scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) else {
         return;
     };
+    let (path, before) = in_pieces(&scratch);
+    let (moved, done) = move_with(&path, |_| (), one, |_, _| ());
+    done.unwrap();
+    assert_eq!(moved.relocated, LEN);
+    assert_eq!(fragments(&File::open(&path).unwrap()), 1);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+/// A file in pieces of 4 KiB, and what it contains.
+fn in_pieces(scratch: &ScratchFs) -> (PathBuf, Vec<u8>) {
     let path = scratch.path().join("file");
     let data = Segment::Data {
         len: LEN,
         piece: Bytes::kib(4),
     };
     Shape::new(1).with(data).make(&path).unwrap();
-    let before = std::fs::read(&path).unwrap();
-    let (moved, done) = move_with(&path, |_| (), one, |_, _| ());
-    done.unwrap();
-    assert_eq!(moved.relocated, LEN);
-    assert_eq!(fragments(&File::open(&path).unwrap()), 1);
-    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let contents = std::fs::read(&path).unwrap();
+    (path, contents)
 }
 
 /// A call that moves the first half, and then fails, of which the kernel tells nothing more.
@@ -345,13 +351,7 @@ fn loop_what_moved_before_a_page_was_busy_stays_moved() {
     let Some(mut scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) else {
         return;
     };
-    let path = scratch.path().join("file");
-    let data = Segment::Data {
-        len: LEN,
-        piece: Bytes::kib(4),
-    };
-    Shape::new(1).with(data).make(&path).unwrap();
-    let before = std::fs::read(&path).unwrap();
+    let (path, before) = in_pieces(&scratch);
     let fs = detect(File::open(&path).unwrap(), &path).unwrap();
     let shared = Shared::new(&fs, &EngineOptions::default());
     let target = Target::open(&path).unwrap();
@@ -399,13 +399,7 @@ fn taken_back_after_the_commit(tell: impl Fn(&Shared, &Target)) {
     let Some(scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) else {
         return;
     };
-    let path = scratch.path().join("file");
-    let data = Segment::Data {
-        len: LEN,
-        piece: Bytes::kib(4),
-    };
-    Shape::new(1).with(data).make(&path).unwrap();
-    let before = std::fs::read(&path).unwrap();
+    let (path, before) = in_pieces(&scratch);
     let all = fragments(&File::open(&path).unwrap());
     let fs = detect(File::open(&path).unwrap(), &path).unwrap();
     let shared = Shared::new(&fs, &EngineOptions::default());
