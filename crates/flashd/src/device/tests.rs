@@ -70,20 +70,25 @@ fn block(device: &Device, namespace: usize, offset: u64) -> u8 {
     bytes[0]
 }
 
+/// A device with power loss protection, and perhaps a write cache that it does not cover.
+fn protected(write_cache: Option<Bytes>) -> Arc<Device> {
+    let profile = Profile::builtin("zn540").unwrap();
+    let namespace = NamespaceOptions {
+        kind: NamespaceKind::Conventional,
+        size: Bytes::mib(64),
+    };
+    let options = DeviceOptions {
+        write_cache,
+        ..DeviceOptions::in_memory(profile, &[namespace])
+    };
+    Device::open(&options).unwrap()
+}
+
 /// Only the write cache that was asked for loses data on a device with power loss protection.
 #[test]
 fn a_protected_buffer_loses_nothing() {
     for (write_cache, left) in [(None, 1), (Some(Bytes::mib(1)), 0)] {
-        let profile = Profile::builtin("zn540").unwrap();
-        let namespace = NamespaceOptions {
-            kind: NamespaceKind::Conventional,
-            size: Bytes::mib(64),
-        };
-        let options = DeviceOptions {
-            write_cache,
-            ..DeviceOptions::in_memory(profile, &[namespace])
-        };
-        let device = Device::open(&options).unwrap();
+        let device = protected(write_cache);
         assert_eq!(device.has_volatile_cache(), write_cache.is_some());
         write(&device, 0, 0, 1, 2).unwrap();
         device.power_cut();
@@ -95,16 +100,7 @@ fn a_protected_buffer_loses_nothing() {
 #[test]
 fn a_recording_knows_that_a_protected_buffer_loses_nothing() {
     for (write_cache, left) in [(None, [0, 2]), (Some(Bytes::mib(1)), [1, 0])] {
-        let profile = Profile::builtin("zn540").unwrap();
-        let namespace = NamespaceOptions {
-            kind: NamespaceKind::Conventional,
-            size: Bytes::mib(64),
-        };
-        let options = DeviceOptions {
-            write_cache,
-            ..DeviceOptions::in_memory(profile, &[namespace])
-        };
-        let device = Device::open(&options).unwrap();
+        let device = protected(write_cache);
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         write(&device, 0, 0, 1, 1).unwrap();
