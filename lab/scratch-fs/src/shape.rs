@@ -301,13 +301,16 @@ impl Shape {
             .any(|(start, segment)| start == at.get() && matches!(segment, Segment::Hole(_)))
     }
 
-    /// Use up free space in small pieces, where a dummy would find a place of its own.
+    /// Use up free space in small pieces, where a dummy would find a place of its own; at most a quarter of what is free, as the
+    /// next try needs space too.
     fn fill_small_spaces(&self, path: &Path, dummies: &mut Vec<File>) -> io::Result<()> {
         let Some(len) = self.pieces().map(|piece| piece.len.get()).min() else {
             return Ok(());
         };
         let fill = nameless(path)?;
-        for i in 0..FILL << dummies.len().min(8) {
+        let free = rustix::fs::fstatvfs(&fill)?;
+        let most = free.f_bavail * free.f_frsize / 4 / len.max(1);
+        for i in 0..most.min(FILL << dummies.len().min(8)) {
             fallocate(&fill, FallocateFlags::empty(), i * len, len)?;
         }
         dummies.push(fill);
