@@ -16,7 +16,7 @@ mod source;
 
 use std::{
     cmp::Reverse,
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     path::Path,
     sync::{
         Condvar, Mutex,
@@ -39,7 +39,7 @@ use indef_engine::Cancel;
 use indef_fs::{Mapper, TargetId};
 pub use source::Replay;
 use source::{Answer, Source};
-use units::FileRange;
+use units::{FileOffset, FileRange};
 
 use crate::{
     geometry::Geometries,
@@ -65,6 +65,8 @@ const MOST: usize = 20_000;
 const LONGEST: Duration = Duration::from_secs(30);
 /// Files that are read, those with the most reads: each takes a descriptor.
 const FILES: usize = 256;
+/// A range is drawn so often at most where others are at it.
+const TRIES: usize = 8;
 /// One in so many reads may fail: files change meanwhile.
 const MAY_FAIL: usize = 20;
 /// Measure with reads of these files, of which these plans move something; `traced_ns` is the mean time of their traced reads.
@@ -111,7 +113,8 @@ impl Asking<'_> {
         if self.replay == Replay::Direct || readers == 1 {
             return Ok(readers);
         }
-        let drawn = self.ground.draw(&mut self.draw)?;
+        let apart = self.apart(readers);
+        let drawn = self.ground.draw(&mut self.draw, apart)?;
         let [waits, calls] = [Replay::Direct, self.replay].map(|replay| {
             self.ground
                 .read(&drawn.as_is, (replay, readers), &self.until)
@@ -125,18 +128,32 @@ impl Asking<'_> {
     }
 }
 
+impl Asking<'_> {
+    /// For so many reads no range comes again: readers through the page cache would wait for each other there, and most of all
+    /// where all read the few that are contiguous, with fewer requests in flight than of the other kinds. Of these,
+    /// half are left to choose from.
+    fn apart(&self, readers: u32) -> usize {
+        match self.replay {
+            Replay::Direct => 0,
+            // Some reads take twice as long as others.
+            Replay::Buffered => (2 * readers as usize).min(self.ground.contiguous.len() / 2),
+        }
+    }
+}
+
 impl Asked for Asking<'_> {
     fn waited_ns(&mut self, readers: u32) -> Result<f64, CannotPredict> {
-        let drawn = self.ground.draw(&mut self.draw)?;
+        let drawn = self.ground.draw(&mut self.draw, 0)?;
         let direct = (Replay::Direct, readers);
         self.ground.read(&drawn.as_is, direct, &self.until)
     }
 
     fn pass(&mut self, readers: u32) -> Result<ServicePass, CannotPredict> {
         let callers = self.callers(readers)?;
+        let apart = self.apart(callers);
         let mut turns = Vec::with_capacity(TURNS);
         for turn in 0..TURNS {
-            let drawn = self.ground.draw(&mut self.draw)?;
+            let drawn = self.ground.draw(&mut self.draw, apart)?;
             let by = (self.replay, callers);
             let mut kinds = vec![(&drawn.as_is, by), (&drawn.contiguous, by)];
             if self.ground.moves_a_part() {
@@ -191,6 +208,13 @@ struct Spot {
     range: FileRange,
 }
 
+impl Spot {
+    /// Its beginning.
+    const fn place(&self) -> (usize, FileOffset) {
+        (self.file, self.range.start)
+    }
+}
+
 /// A range of the profile.
 struct Place {
     spot: Spot,
@@ -207,6 +231,36 @@ struct Drawn {
     as_is: Vec<Spot>,
     contiguous: Vec<Spot>,
     planned: Vec<Spot>,
+}
+
+/// What was drawn last, where readers may still be.
+struct Last {
+    apart: usize,
+    spots: VecDeque<[(usize, FileOffset); 2]>,
+}
+
+impl Last {
+    fn new(apart: usize) -> Self {
+        let spots = VecDeque::with_capacity(apart + 1);
+        Self { apart, spots }
+    }
+
+    /// One that is not among them, if that is found soon.
+    fn other<T>(&self, spot: impl Fn(&T) -> Spot, mut any: impl FnMut() -> Option<T>) -> Option<T> {
+        let is_new = |one: &T| {
+            let place = spot(one).place();
+            !self.spots.iter().any(|spots| spots.contains(&place))
+        };
+        let mut tries = (0..TRIES).filter_map(|_| any());
+        tries.find(is_new).or_else(any)
+    }
+
+    fn add(&mut self, spots: [Spot; 2]) {
+        self.spots.push_back(spots.map(|spot| spot.place()));
+        if self.spots.len() > self.apart {
+            self.spots.pop_front();
+        }
+    }
 }
 
 /// All that can be read.
@@ -318,14 +372,20 @@ impl Ground {
         fragmented().any(|place| place.moves) && fragmented().any(|place| !place.moves)
     }
 
-    /// Reads of the profile, and contiguous ones of the same lengths for all of them and for those that move.
-    fn draw(&self, draw: &mut Draw) -> Result<Drawn, CannotPredict> {
+    /// Reads of the profile, and contiguous ones of the same lengths for all of them and for those that move: each range so many
+    /// reads apart from itself, where there are enough.
+    fn draw(&self, draw: &mut Draw, apart: usize) -> Result<Drawn, CannotPredict> {
         let all = self.as_is.last().map_or(0, |place| place.upto);
         let mut drawn = Drawn::default();
+        let mut last = Last::new(apart);
         for _ in 0..MOST {
-            let wanted = draw.below(all);
-            let at = self.as_is.partition_point(|place| place.upto <= wanted);
-            let place = self.as_is.get(at).ok_or(CannotPredict::NothingToRead)?;
+            let any = || {
+                let wanted = draw.below(all);
+                let at = self.as_is.partition_point(|place| place.upto <= wanted);
+                self.as_is.get(at)
+            };
+            let place = last.other(|place| place.spot, any);
+            let place = place.ok_or(CannotPredict::NothingToRead)?;
             let spot = place.spot;
             let len = spot.range.len;
             let shorter = self.contiguous.partition_point(|spot| spot.range.len < len);
@@ -334,11 +394,14 @@ impl Ground {
                 // Long ranges are rare; without them both kinds stay alike.
                 continue;
             }
-            let other = enough[draw.below(enough.len() as u64) as usize];
+            let any = || enough.get(draw.below(enough.len() as u64) as usize);
+            let other = last.other(|spot| **spot, any);
+            let other = other.ok_or(CannotPredict::NothingToRead)?;
             let other = Spot {
                 range: FileRange::new(other.range.start.get(), len.get()),
-                ..other
+                ..*other
             };
+            last.add([spot, other]);
             drawn.as_is.push(spot);
             drawn.contiguous.push(other);
             drawn.planned.push(if place.moves { other } else { spot });
@@ -378,7 +441,7 @@ impl Ground {
                     }
                 }
                 let spot = &spots[at % spots.len()];
-                let place = (spot.file, spot.range.start);
+                let place = spot.place();
                 if replay == Replay::Buffered {
                     // Nobody reads what another one has brought into the cache.
                     let taken =
