@@ -504,3 +504,64 @@ fn is_all_read_directly(layout: &Layout, range: FileRange) -> bool {
         .filter(|extent| !extent.flags.intersects(elsewhere));
     direct.map(|extent| extent.len.get()).sum::<u64>() == range.len.get()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 512 ranges: a quarter is contiguous, and of the others two thirds move.
+    fn ground() -> Ground {
+        let mut ground = Ground::default();
+        for at in 0..512 {
+            let spot = Spot {
+                file: 0,
+                range: FileRange::new(at * 4096, 4096),
+            };
+            let is_fragmented = at % 4 != 0;
+            if !is_fragmented {
+                ground.contiguous.push(spot);
+            }
+            ground.as_is.push(Place {
+                spot,
+                upto: at + 1,
+                is_fragmented,
+                moves: is_fragmented && at % 2 == 1,
+            });
+        }
+        ground
+    }
+
+    /// The part of the reads that come while one of the `near` reads before is of the same range.
+    fn met(spots: &[Spot], near: usize) -> f64 {
+        let places: Vec<_> = spots.iter().map(Spot::place).collect();
+        let mets = places
+            .windows(near + 1)
+            .filter(|of| of[..near].contains(&of[near]));
+        mets.count() as f64 / spots.len() as f64
+    }
+
+    #[test]
+    fn no_kind_of_reads_meets_itself_more_often_than_others() {
+        let ground = ground();
+        let met_by = |apart| {
+            let drawn = ground.draw(&mut Draw::new(1), apart).unwrap();
+            [drawn.as_is, drawn.contiguous, drawn.planned].map(|spots| met(&spots, 31))
+        };
+        let [as_is, contiguous, planned] = met_by(64);
+        assert!(
+            as_is.max(contiguous).max(planned) < 0.01,
+            "{as_is} {contiguous} {planned}"
+        );
+        // This is what it is for.
+        let [as_is, contiguous, _] = met_by(0);
+        assert!(as_is < 0.1 && contiguous > 0.2, "{as_is} {contiguous}");
+    }
+
+    #[test]
+    fn reads_go_on_where_too_few_ranges_are_left() {
+        let mut ground = ground();
+        ground.as_is.truncate(1);
+        let drawn = ground.draw(&mut Draw::new(1), 64).unwrap();
+        assert_eq!(drawn.as_is.len(), MOST);
+    }
+}

@@ -5,6 +5,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -210,6 +212,36 @@ impl Stage {
         text(Command::new("sync").arg("-f").arg(self.path())).map(drop)
     }
 
+    /// Write everything back, and wait until the device of flashd has done what it does for itself: an SLC cache, for one, is
+    /// emptied while nobody asks for anything, and what lies there is read faster. At most two minutes.
+    ///
+    /// # Errors
+    ///
+    /// That of `sync`, or flashd does not answer.
+    pub fn settle(&self) -> Result<(), StageError> {
+        self.sync()?;
+        let Some(flashd) = self.flashd() else {
+            return Ok(());
+        };
+        let programs = || {
+            let stats = flashd.stats()?;
+            programs(&stats).ok_or_else(|| StageError::Said {
+                what: "flashd stats".to_owned(),
+                text: stats.to_string(),
+            })
+        };
+        let mut before = programs()?;
+        for _ in 0..120 {
+            thread::sleep(Duration::from_secs(1));
+            let now = programs()?;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+
     /// Write everything back and drop everything that is cached, of the whole machine.
     ///
     /// # Errors
@@ -246,6 +278,12 @@ impl Stage {
             text: stat,
         })
     }
+}
+
+/// The pages that all dies have programmed, of what `flashd stats` says.
+fn programs(stats: &serde_json::Value) -> Option<u64> {
+    let dies = stats["model"]["dies"].as_array()?;
+    dies.iter().map(|die| die["programs"].as_u64()).sum()
 }
 
 /// A column of a device's `stat`, from 1 (Documentation/block/stat.rst, v6.1).

@@ -179,6 +179,7 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
         // A move leaves free space in one piece: all files are aged before the first one.
         age(&twin, args.size)?;
         (cases.iter()).try_for_each(|case| age(&case.file, args.size))?;
+        stage.settle()?;
         for case in &cases {
             let (mode, depth) = (case.mode, case.depth);
             for prediction in case.measure()? {
@@ -265,11 +266,13 @@ impl PredictionCase<'_> {
         ])
     }
 
-    /// `indef run` with this, and time the readers again.
+    /// `indef run` with this, and time the readers again when the device has settled: what it may still do with what was moved is
+    /// not of the layout.
     fn after(&self, what: impl IntoIterator<Item = OsString>) -> Result<Vec<f64>> {
         let mut run: Vec<OsString> = vec![self.indef.into(), "run".into(), "--quiet".into()];
         run.extend(what);
         self.command(&run)?;
+        self.stage.settle()?;
         self.timed()
     }
 
