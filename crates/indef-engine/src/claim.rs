@@ -330,9 +330,11 @@ fn read_holder(path: &Path) -> Option<Holder> {
 
 /// Make root's directory, readable by everybody.
 fn make_system(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o755).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    match DirBuilder::new().create(path) {
+        // Whatever the mask of this process is.
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
     }
     match is_system(path) {
         true => Ok(()),

@@ -413,3 +413,33 @@ fn loop_a_run_is_resumed_as_soon_as_it_is_killed() {
     signal(&living, Signal::INT);
     assert_eq!(ended(living).status, 3);
 }
+
+/// Users look there for root's runs.
+#[test]
+fn loop_what_root_claims_is_seen_by_all_whatever_its_mask_is() {
+    if !is_root() {
+        return;
+    }
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = scratch.path().join("file");
+    make(&file, Bytes::mib(1), Bytes::kib(16));
+    let state = tempfile::tempdir().unwrap();
+    // A /run in which nothing is yet.
+    let script = r#"
+        mount -t tmpfs -o mode=755 tmpfs /run
+        umask 077
+        "$@" && stat --format %a /run/indef
+    "#;
+    let ran: Ran = Command::new("unshare")
+        .args(["--mount", "sh", "-ec", script, "sh"])
+        .args([env!("CARGO_BIN_EXE_indef"), "run", "--quiet"])
+        .arg(&file)
+        .env("STATE_DIRECTORY", state.path())
+        .output()
+        .expect("unshare is there (util-linux)")
+        .into();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.out.lines().last(), Some("755"), "{ran:?}");
+}
