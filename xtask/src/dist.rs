@@ -87,9 +87,57 @@ fn pack(folder: &Path, tarball: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::SystemTime};
+    use std::{
+        fs::Permissions,
+        os::unix::fs::{PermissionsExt, symlink},
+        time::SystemTime,
+    };
 
     use super::*;
+
+    /// All that is not a folder below this one, without it.
+    fn files(folder: &Path) -> Vec<String> {
+        let found = Command::new("find")
+            .arg(folder)
+            .args(["!", "-type", "d", "-printf", "%P\n"])
+            .output()
+            .unwrap();
+        let mut files: Vec<String> = { String::from_utf8(found.stdout).unwrap().lines() }
+            .map(str::to_owned)
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn an_installation_is_removed_with_the_links_that_switch_its_units_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let (binaries, system) = (folder.path().join("release"), folder.path().join("system"));
+        fs::create_dir(&binaries).unwrap();
+        // It would print man pages and completions.
+        let program = "#!/bin/sh\n[ $2 != completions ] || touch \"$3/indef.bash\" \"$3/_indef\" \"$3/indef.fish\"\n";
+        fs::write(binaries.join("indef"), program).unwrap();
+        fs::set_permissions(binaries.join("indef"), Permissions::from_mode(0o755)).unwrap();
+        stage(&binaries, None, &[], &system, "/usr/local").unwrap();
+        assert!(system.join("usr/local/bin/indef").is_file());
+        let wants = system.join("etc/systemd/system/timers.target.wants");
+        fs::create_dir_all(&wants).unwrap();
+        let unit = |prefix: &str| format!("{prefix}/lib/systemd/system/indef.timer");
+        symlink(unit("/usr/local"), wants.join("indef.timer")).unwrap();
+        // A package's, say.
+        symlink(unit("/usr"), wants.join("other.timer")).unwrap();
+        let state = system.join("var/lib/indef/watch/profile");
+        fs::create_dir_all(state.parent().unwrap()).unwrap();
+        fs::write(&state, "").unwrap();
+        stage(&binaries, None, &["--uninstall"], &system, "/usr/local").unwrap();
+        assert_eq!(
+            files(&system),
+            [
+                "etc/systemd/system/timers.target.wants/other.timer",
+                "var/lib/indef/watch/profile"
+            ]
+        );
+    }
 
     #[test]
     fn equal_files_give_the_same_tarball() {
