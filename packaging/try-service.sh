@@ -93,8 +93,9 @@ mkdir -p /etc/indef/indef.toml.d /var/lib/textfile
 mv /etc/indef/indef.toml.d-new /etc/indef/indef.toml.d/50-try.toml
 indef config check
 # Shorter times than the unit's own, so that its watchdog bites within minutes. And no readings for now: the machine that
-# this runs on may be busy, and is not to decide.
+# this runs on may be busy, and is not to decide. The journal is the system's.
 mkdir -p /etc/systemd/system/indef-watch.service.d /srv/unread
+ln -s /run /srv/unread/run
 cat >/etc/systemd/system/indef-watch.service.d/try.conf <<'UNIT'
 [Service]
 WatchdogSec=20s
@@ -128,6 +129,9 @@ after=$(extents /mnt/data/pieces)
 [ "$after" -lt $((before / 8)) ] || fail "$before extents, then $after"
 [ "$(sha256sum </mnt/data/pieces)" = "$sum" ] || fail "its content has changed"
 say "$before extents, then $after, in $(($(date +%s) - begun)) s"
+
+found() { journalctl --unit indef-watch.service --output cat INDEF_PATH=/mnt/data "INDEF_EVENT=$1" | grep -q .; }
+found decided && found moved || fail "its entries in the journal have no fields"
 
 say "its watchdog hears from it"
 sleep 45
@@ -212,7 +216,8 @@ apt-get purge -y -qq indef
 ! systemctl is-active --quiet indef.timer || fail "the timer runs on"
 within 30 umount /mnt/data || fail "something holds the file system"
 e2fsck -fn /srv/image || fail "the file system is damaged"
-rmdir /mnt/data /srv/unread
+rm -r /srv/unread
+rmdir /mnt/data
 rm /srv/image /tmp/scan.json /tmp/history.json
 traces >/tmp/after
 diff /tmp/before /tmp/after || fail "it left something"

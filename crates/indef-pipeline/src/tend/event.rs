@@ -160,6 +160,26 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
+    /// The name by which logs are searched for it.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Began { .. } => "began",
+            Self::Unknown(_) => "unknown",
+            Self::LedgerDamaged => "ledger-damaged",
+            Self::Learned(_) => "learned",
+            Self::LearnsLater { .. } => "learns-later",
+            Self::Elsewhere { .. } => "elsewhere",
+            Self::NotLearned { .. } => "not-learned",
+            Self::Decided { .. } => "decided",
+            Self::Held { .. } => "held",
+            Self::Resumed { .. } => "resumed",
+            Self::Moved { .. } => "moved",
+            Self::TooLarge { .. } => "too-large",
+            Self::Failed { .. } => "failed",
+        }
+    }
+
     /// How much it matters.
     #[must_use]
     pub const fn level(&self) -> Level {

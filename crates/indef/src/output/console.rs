@@ -102,9 +102,12 @@ impl Console {
         }
     }
 
-    /// Print a line as journald takes it, with its level in front (sd-daemon(3)).
-    pub(crate) fn journal(&self, level: u8, text: &str) {
-        let _ = writeln!(io::stderr(), "<{level}>{}", one_line(text));
+    /// Give a line to journald: as an entry, or, if that fails, on stderr with its level in front (sd-daemon(3)).
+    pub(crate) fn journal(&self, level: u8, text: &str, add: impl FnOnce(&str) -> io::Result<()>) {
+        let line = one_line(text);
+        if add(&line).is_err() {
+            let _ = writeln!(io::stderr(), "<{level}>{line}");
+        }
     }
 
     /// Something failed, and is told elsewhere: the exit status will be 1.

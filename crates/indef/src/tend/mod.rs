@@ -3,6 +3,7 @@
 //! (`indef_pipeline::watch` is the list that `indef top` shows.)
 
 mod configured;
+mod journal;
 mod json;
 mod last;
 mod listen;
@@ -41,7 +42,8 @@ use machine::ThisMachine;
 use telling::Teller;
 pub(crate) use tracer::tracer;
 
-/// Another `/` for readings, for tests: a folder with `proc` and `sys` in it. No part of the interface.
+/// Another `/` for readings and the journal, for tests: a folder with `proc`, `sys` and `run` in it. No part of the
+/// interface.
 const ROOT: &str = "INDEF_WATCH_ROOT";
 
 /// The socket of whoever traces for the service (`indef-trace.socket`).
@@ -69,11 +71,11 @@ pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
     let listener = OnceLock::new();
     let stop = Cancel::new();
     let root = std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from);
-    let teller = Teller::new(console, args.is_once());
-    let mut world = ThisMachine::begin(root, &stop, teller, console, |status| {
+    let teller = || Teller::new(console, args.is_once(), &root);
+    let mut world = ThisMachine::begin(root.clone(), &stop, teller(), console, |status| {
         publish(&metrics, listener.get(), status)
     })?;
-    let teller = Teller::new(console, args.is_once());
+    let teller = teller();
     if let Some(in_vain) = in_vain {
         teller.remark(&in_vain);
     }

@@ -1,25 +1,25 @@
-//! Events as lines: for journald with their level, else as messages.
+//! Events as lines: for journald with their level and fields, else as messages.
 
-use std::{env, io, os::fd::AsFd};
+use std::path::Path;
 
 use indef_pipeline::tend::{Event, Level};
-use rustix::fs::fstat;
 
+use super::journal::Journal;
 use crate::output::{Console, Name, print_error};
 
 /// Tells events.
 pub(super) struct Teller<'a> {
     console: &'a Console,
-    is_journal: bool,
+    journal: Option<Journal>,
     /// What fails decides the exit status. A service that goes on, and ends when it is asked to, has not failed.
     counts: bool,
 }
 
 impl<'a> Teller<'a> {
-    pub(super) fn new(console: &'a Console, counts: bool) -> Self {
+    pub(super) fn new(console: &'a Console, counts: bool, root: &Path) -> Self {
         Self {
             console,
-            is_journal: is_journal(),
+            journal: Journal::of_stderr(root),
             counts,
         }
     }
@@ -29,44 +29,35 @@ impl<'a> Teller<'a> {
             Some(path) => format!("{}: {event}", Name(path)),
             None => event.to_string(),
         };
-        self.say(event.level(), &line);
+        self.say(event.level(), &line, Some(event));
     }
 
     /// A failure of the service itself.
     pub(super) fn fail(&self, line: &str) {
-        self.say(Level::Error, line);
+        self.say(Level::Error, line, None);
     }
 
     /// Something that is not as it should be.
     pub(super) fn warn(&self, line: &str) {
-        self.say(Level::Warning, line);
+        self.say(Level::Warning, line, None);
     }
 
     /// Something to know, which is no failure.
     pub(super) fn remark(&self, line: &str) {
-        self.say(Level::Info, line);
+        self.say(Level::Info, line, None);
     }
 
-    fn say(&self, level: Level, line: &str) {
+    fn say(&self, level: Level, line: &str, event: Option<&Event<'_>>) {
         if level == Level::Error && self.counts {
             self.console.count_error();
         }
-        match (self.is_journal, level) {
+        match (&self.journal, level) {
             (_, Level::Warning | Level::Info) if self.console.quiet => {}
-            (true, level) => self.console.journal(level.number(), line),
-            (false, Level::Error) => print_error(self.console.err, line),
-            (false, Level::Warning | Level::Info) => self.console.note(line),
+            (Some(journal), level) => self
+                .console
+                .journal(level.number(), line, |line| journal.add(level, line, event)),
+            (None, Level::Error) => print_error(self.console.err, line),
+            (None, Level::Warning | Level::Info) => self.console.note(line),
         }
     }
-}
-
-/// Whether stderr is the stream to the journal that `JOURNAL_STREAM` names (systemd.exec(5)).
-fn is_journal() -> bool {
-    let Ok(stream) = env::var("JOURNAL_STREAM") else {
-        return false;
-    };
-    let Ok(status) = fstat(io::stderr().as_fd()) else {
-        return false;
-    };
-    stream == format!("{}:{}", status.st_dev, status.st_ino)
 }

@@ -1,6 +1,7 @@
 //! `indef watch` as a service: signals, the service manager, metrics, one at a time.
 
 use std::{
+    collections::HashMap,
     fs,
     io::{self, Read, Write},
     os::unix::net::{UnixDatagram, UnixListener, UnixStream},
@@ -112,28 +113,81 @@ fn a_service_tells_its_manager_and_ends_in_order() {
     assert!(dry.status == 0 || dry.status == 3, "{dry:?}");
 }
 
-#[test]
-fn lines_for_the_journal_have_their_level() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
+/// A round of a service whose stderr is the journal; what it printed there. A machine of its own, so that none of this
+/// comes into the journal of this one.
+fn round_for_the_journal(machine: &Path) -> String {
+    let log = machine.join("log");
     let file = fs::File::create(&log).unwrap();
     let status = rustix::fs::fstat(&file).unwrap();
     let stream = format!("{}:{}", status.st_dev, status.st_ino);
-    let ran = watch(folder.path())
-        .args(["--once"])
-        .arg(folder.path())
+    let ran = watch(machine)
+        .arg("--once")
+        .arg(machine)
         .env("JOURNAL_STREAM", stream)
+        .env("INDEF_WATCH_ROOT", machine)
         .stderr(file)
         .status()
         .unwrap();
     assert!(matches!(ran.code(), Some(0 | 3)), "{ran}");
-    let lines = fs::read_to_string(&log).unwrap();
+    fs::read_to_string(&log).unwrap()
+}
+
+#[test]
+fn lines_for_the_journal_have_their_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = round_for_the_journal(folder.path());
     assert!(
         lines.starts_with("<6>looks after one file system\n"),
         "{lines}"
     );
     let has_level = |line: &str| line.starts_with("<6>") || line.starts_with("<4>");
     assert!(lines.lines().all(has_level), "{lines}");
+}
+
+/// The fields of an entry in journald's native protocol, all in its form for any content.
+fn fields(mut entry: &[u8]) -> HashMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).unwrap();
+    let mut fields = HashMap::new();
+    while !entry.is_empty() {
+        let end = entry.iter().position(|byte| *byte == b'\n').unwrap();
+        let (name, rest) = (text(&entry[..end]), &entry[end + 1..]);
+        let (length, rest) = rest.split_first_chunk().unwrap();
+        let (value, rest) = rest.split_at(usize::try_from(u64::from_le_bytes(*length)).unwrap());
+        entry = rest.strip_prefix(b"\n").unwrap();
+        assert!(fields.insert(name, text(value)).is_none());
+    }
+    fields
+}
+
+#[test]
+fn entries_of_the_journal_have_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    // Paths may have line breaks.
+    let machine = folder.path().join("a\nb");
+    fs::create_dir_all(machine.join("run/systemd/journal")).unwrap();
+    let journal = UnixDatagram::bind(machine.join("run/systemd/journal/socket")).unwrap();
+    assert_eq!(round_for_the_journal(&machine), "");
+    journal.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 4096];
+    let mut entries = Vec::new();
+    while let Ok(read) = journal.recv(&mut buffer) {
+        entries.push(fields(&buffer[..read]));
+    }
+    let began = &entries[0];
+    assert_eq!(began["MESSAGE"], "looks after one file system");
+    assert_eq!(
+        (&*began["PRIORITY"], &*began["INDEF_EVENT"]),
+        ("6", "began")
+    );
+    assert_eq!(began["SYSLOG_IDENTIFIER"], "indef");
+    assert!(!began.contains_key("INDEF_PATH"));
+    let decided = entries
+        .iter()
+        .find(|entry| entry["INDEF_EVENT"] == "decided");
+    let decided = decided.unwrap_or_else(|| panic!("{entries:?}"));
+    assert_eq!(Path::new(&decided["INDEF_PATH"]), machine);
+    assert_eq!(decided["INDEF_REASON"], "no-profile");
+    assert!(!decided["MESSAGE"].contains('\n'), "{decided:?}");
 }
 
 #[test]
