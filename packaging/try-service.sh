@@ -1,6 +1,7 @@
 # Tries the services of the package in this folder under the systemd that is running: `indef watch` with a load beside
-# it, its watchdog, its reload, its metrics, the nightly run, and that a purge leaves nothing. Runs for some minutes as
-# root in a system that is thrown away afterwards (`cargo xtask fresh --service`), after `prepare` has run there.
+# it, its watchdog, its reload, its metrics, its entries in the journal, the nightly run, and that a purge leaves nothing.
+# Runs for some minutes as root in a system that is thrown away afterwards (`cargo xtask fresh --service`), after
+# `prepare` has run there.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 if [ "${1:-}" = prepare ]; then
@@ -49,20 +50,21 @@ truncate --size 512M /srv/image
 mkfs.ext4 -q -b 4096 -m 0 -E lazy_itable_init=0,lazy_journal_init=0 /srv/image
 mkdir /mnt/data
 mount -o loop /srv/image /mnt/data
-free=$(df --output=avail --block-size=1M /mnt/data | tail -n 1)
 # All of it but one MiB is taken, then there is room in holes of 32 KiB.
-fallocate --length "$((free - 1))MiB" /mnt/data/filler
-(
+make_pieces() (
   set +x
+  free=$(df --output=avail --block-size=1M /mnt/data | tail -n 1)
+  fallocate --length "$((free - 1))MiB" /mnt/data/filler
   for mib in $(seq 0 63); do
     for hole in $(seq 0 15); do
       fallocate --punch-hole --offset $((mib * 1048576 + hole * 65536)) --length 32768 /mnt/data/filler
     done
   done
+  dd if=/dev/urandom of="$1" bs=1M count=24 conv=fsync status=none
+  rm /mnt/data/filler
+  sync
 )
-dd if=/dev/urandom of=/mnt/data/pieces bs=1M count=24 conv=fsync status=none
-rm /mnt/data/filler
-sync
+make_pieces /mnt/data/pieces
 before=$(extents /mnt/data/pieces)
 [ "$before" -ge 200 ] || fail "it has only $before extents"
 sum=$(sha256sum </mnt/data/pieces)
@@ -196,13 +198,26 @@ if [ -r /proc/pressure/io ]; then
 fi
 
 say "the nightly run"
+make_pieces /mnt/data/tonight
+before=$(extents /mnt/data/tonight)
+[ "$before" -ge 200 ] || fail "it has only $before extents"
+tonight=$(sha256sum </mnt/data/tonight)
+indef plan /mnt/data -o /tmp/night.plan
+indef report --html /tmp/night.html /tmp/night.plan
+grep -q /mnt/data/tonight /tmp/night.html || fail "the report does not name the file"
 systemctl start indef.service || fail "it fails: $(property Result indef.service)"
 [ "$(property Result indef.service)" = success ] || fail "it ended with $(property Result indef.service)"
 systemctl enable --now indef.timer
 systemctl list-timers --no-pager indef.timer | grep -q indef.service || fail "no timer"
-[ "$(sha256sum </mnt/data/pieces)" = "$sum" ] || fail "its content has changed"
-for unit in indef-watch.service indef-trace@.service; do
-  systemd-analyze security --offline=true --no-pager "/usr/lib/systemd/system/$unit" | tail -n 1
+after=$(extents /mnt/data/tonight)
+[ "$after" -lt $((before / 8)) ] || fail "$before extents, then $after"
+[ "$(sha256sum </mnt/data/tonight)" = "$tonight" ] || fail "its content has changed"
+[ "$(sha256sum </mnt/data/pieces)" = "$sum" ] || fail "the other's content has changed"
+! journalctl --unit indef.service --output cat | grep -q 'ermission denied\|not permitted' ||
+  fail "the nightly unit forbids what it needs"
+say "$before extents, then $after"
+for unit in indef.service indef-watch.service indef-trace@.service; do
+  say "$(systemd-analyze security --offline=true --no-pager "/usr/lib/systemd/system/$unit" | tail -n 1)"
 done
 
 say "purge, while both are on"
@@ -218,7 +233,7 @@ within 30 umount /mnt/data || fail "something holds the file system"
 e2fsck -fn /srv/image || fail "the file system is damaged"
 rm -r /srv/unread
 rmdir /mnt/data
-rm /srv/image /tmp/scan.json /tmp/history.json
+rm /srv/image /tmp/scan.json /tmp/history.json /tmp/night.plan /tmp/night.html
 traces >/tmp/after
 diff /tmp/before /tmp/after || fail "it left something"
 say "all of it works under systemd $(systemctl --version | sed -n '1s/systemd \([0-9]*\).*/\1/p')"

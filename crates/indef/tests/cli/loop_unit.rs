@@ -206,7 +206,11 @@ fn systemd_understands_the_units() {
         let ran = Ran::from(analyze(&["--man=no", "verify", path.to_str().unwrap()]).unwrap());
         assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{name}: {ran:?}");
     }
-    for (name, exposure) in [("indef-watch.service", 20), ("indef-trace@.service", 16)] {
+    for (name, exposure) in [
+        ("indef.service", 20),
+        ("indef-watch.service", 20),
+        ("indef-trace@.service", 16),
+    ] {
         let path = folder.path().join(name);
         let threshold = format!("--threshold={exposure}");
         let arguments = [
