@@ -1,6 +1,6 @@
 # Tries the services of the package in this folder under the systemd that is running: `indef watch` with a load beside
 # it, its watchdog, its reload, its metrics, its entries in the journal, the nightly run, and that a purge leaves nothing.
-# Runs for some minutes as root in a system that is thrown away afterwards (`cargo xtask fresh --service`), after
+# Runs for a quarter of an hour as root in a system that is thrown away afterwards (`cargo xtask fresh --service`), after
 # `prepare` has run there.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
@@ -174,6 +174,17 @@ within 60 scrape || fail "no metrics after the restart"
 scrape | grep -q '^indef_budget_left_bytes{period="day"}' || fail "no budget"
 # Its ledger outlived it.
 if at_least 'indef_budget_left_bytes{period="day"}' 10737418240; then fail "the budget was forgotten"; fi
+
+say "ten minutes since its start"
+(
+  set +x
+  while [ $(($(date +%s) - begun)) -lt 600 ]; do
+    scrape >/dev/null || fail "no metrics after $(($(date +%s) - begun)) s"
+    sleep 5
+  done
+)
+[ "$(property NRestarts)" = 1 ] || fail "it was restarted $(property NRestarts) times"
+[ "$(sha256sum </mnt/data/pieces)" = "$sum" ] || fail "its content has changed"
 
 say "stop"
 systemctl stop indef-watch.service

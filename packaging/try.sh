@@ -25,6 +25,22 @@ are_installed() {
   test -f /usr/share/doc/indef/copyright
   grep -q 'ExecStart=/usr/bin/indef ' /usr/lib/systemd/system/indef.service
 }
+# flashd's SSD as a file, with a file system on it.
+use_flashd() {
+  mkdir /srv/ssd
+  flashd mount /srv/ssd --profile zero --size 64MiB &
+  tries=0
+  until [ -e /srv/ssd/disk ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 100 ]
+    sleep 0.1
+  done
+  mkfs.ext4 -q /srv/ssd/disk
+  e2fsck -fn /srv/ssd/disk
+  kill $!
+  wait $!
+  rmdir /srv/ssd
+}
 are_installed
 indef config check
 test "$(indef config example)" = "$(cat /etc/indef/indef.toml)"
@@ -32,8 +48,9 @@ test "$(indef config example)" = "$(cat /etc/indef/indef.toml)"
 apt-get install -y -qq --no-install-recommends e2fsprogs xfsprogs btrfs-progs systemd
 systemd-analyze --man=no verify /usr/lib/systemd/system/indef.service /usr/lib/systemd/system/indef.timer \
   /usr/lib/systemd/system/indef-watch.service /usr/lib/systemd/system/indef-trace.socket \
-  /usr/lib/systemd/system/indef-trace@.service
+  /usr/lib/systemd/system/indef-trace@.service /usr/lib/systemd/system/flashd@.service
 indef demo
+use_flashd
 systemctl enable indef.timer indef-watch.service
 
 # An edited configuration stays until it is purged.
@@ -49,6 +66,7 @@ apt-get install -y -qq --no-install-recommends rpm
 rpm --install --nodeps ./indef-*.rpm ./flashd-*.rpm
 are_installed
 indef demo
+use_flashd
 systemctl enable indef.timer indef-watch.service
 rpm --verify --nodeps indef flashd
 rpm --erase indef flashd
