@@ -60,7 +60,8 @@ impl CacheRecord {
     }
 
     /// The same for a file of which `noatime` tells whether reads leave its access time alone.
-    pub(crate) fn of_file(file: &File, noatime: bool, range: FileRange) -> Self {
+    #[must_use]
+    pub fn of_file(file: &File, noatime: bool, range: FileRange) -> Self {
         let range = range.align_outward(page());
         let pages = range.len.div_ceil(page());
         let counted = cached_pages(file, range);

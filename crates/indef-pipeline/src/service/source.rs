@@ -2,18 +2,13 @@
 
 use std::{
     fs::File,
-    num::NonZeroU64,
     os::unix::fs::FileExt,
     time::{Duration, Instant},
 };
 
-use indef_fs::{TargetId, reopen};
-use linux_abi::cache::{cachestat, resident_pages};
-use rustix::{
-    fs::{Advice, OFlags, fadvise},
-    param::page_size,
-};
-use units::{Bytes, FileRange};
+use indef_fs::{CacheRecord, TargetId, reopen};
+use rustix::fs::{Advice, OFlags, fadvise};
+use units::FileRange;
 
 /// Direct I/O is aligned to this.
 const ALIGNED: usize = 4096;
@@ -84,32 +79,17 @@ impl Source {
         };
         match (&self.buffered, replay) {
             (Some(file), Replay::Buffered) => {
-                // A page that is read in part is cached as a whole, and goes as a whole.
-                let pages = range.align_outward(Bytes(page_size() as u64));
-                if !is_uncached(file, pages) {
+                // In whole pages: one that is read in part is cached as a whole, and goes as a whole.
+                let before = CacheRecord::of_file(file, true, range);
+                if before.any() {
                     return Answer::Cached;
                 }
                 let answer = timed(file, into);
                 // Clean pages that nobody maps: those of this read, or another one's that came at the same time.
-                let _ = fadvise(
-                    file,
-                    pages.start.get(),
-                    NonZeroU64::new(pages.len.get()),
-                    Advice::DontNeed,
-                );
+                before.restore(file);
                 answer
             }
             _ => timed(&self.direct, into),
         }
-    }
-}
-
-/// Whether nothing of the range is in the page cache, as far as the kernel tells.
-fn is_uncached(file: &File, range: FileRange) -> bool {
-    match cachestat(file, range.start.get(), range.len.get()) {
-        Ok(counts) => counts.nr_cache == 0,
-        // Before Linux 6.5.
-        Err(_) => resident_pages(file, range.start.get(), range.len.get() as usize)
-            .is_ok_and(|pages| pages.iter().all(|resident| !resident)),
     }
 }
