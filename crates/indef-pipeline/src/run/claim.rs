@@ -59,12 +59,23 @@ pub(crate) fn take(
     };
     let cancel = cancel.clone();
     claim.watch(move |holder| {
-        if let Some(on_yield) = on_yield {
-            on_yield(holder);
-        }
-        cancel.cancel();
+        stop(&cancel, || {
+            if let Some(on_yield) = on_yield {
+                on_yield(holder);
+            }
+        });
     });
     Ok(Some(claim))
+}
+
+/// Stop a run, and then tell why: a terminal that takes nothing (Ctrl-S) holds up nobody. One that is being stopped already
+/// does not stop for that.
+fn stop(cancel: &Cancel, tell: impl FnOnce()) {
+    let stops_anyway = cancel.is_cancelled();
+    cancel.cancel();
+    if !stops_anyway {
+        tell();
+    }
 }
 
 /// The file system of planned files.
@@ -116,4 +127,23 @@ pub(super) fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<FileSystemO
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_stops_before_it_says_why_and_not_for_two_reasons() {
+        let cancel = Cancel::new();
+        let mut told = 0;
+        stop(&cancel, || {
+            assert!(cancel.is_cancelled());
+            told += 1;
+        });
+        // As after Ctrl-C.
+        stop(&cancel, || told += 1);
+        assert!(cancel.is_cancelled());
+        assert_eq!(told, 1);
+    }
 }
