@@ -13,6 +13,7 @@ use std::{
     fs::File,
     io,
     os::fd::{AsFd, OwnedFd},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use rustix::{
@@ -25,11 +26,19 @@ use units::{Bytes, FileOffset, FileRange};
 const PIPE: Bytes = Bytes::mib(1);
 /// A relocation pins no more than this many pipes hold: of sixteen workers, half of the descriptors that a program usually may have.
 const MOST: usize = 16;
+/// Where all of a process have so many, each may still have one: whatever the number of workers, what nobody can reclaim stays
+/// within a service's limit of memory.
+const MOST_IN_ALL: usize = 16 * MOST;
+
+/// The pipes of this process.
+static PIPES: AtomicUsize = AtomicUsize::new(0);
 
 /// Pinned pages, in the order in which they were pinned.
 #[derive(Debug)]
 pub(super) struct Pins {
     pipes: VecDeque<Pipe>,
+    /// How many all have.
+    in_all: &'static AtomicUsize,
     /// The last pipe takes no more.
     is_sealed: bool,
     /// No more pipes than this.
@@ -43,18 +52,27 @@ struct Pipe {
     write: OwnedFd,
     /// Has everything that is pinned with it.
     hull: FileRange,
+    in_all: &'static AtomicUsize,
 }
 
 impl Pipe {
-    fn new(at: FileOffset) -> io::Result<Self> {
+    fn new(at: FileOffset, in_all: &'static AtomicUsize) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         // Where more is not allowed, less goes into it.
         let _ = fcntl_setpipe_size(&write, PIPE.get() as usize);
+        in_all.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             _read: read,
             write,
             hull: FileRange::between(at, at),
+            in_all,
         })
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.in_all.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -62,6 +80,7 @@ impl Default for Pins {
     fn default() -> Self {
         Self {
             pipes: VecDeque::new(),
+            in_all: &PIPES,
             is_sealed: false,
             most: MOST,
         }
@@ -81,11 +100,11 @@ impl Pins {
         let mut is_new = false;
         while at < part.end() {
             if self.is_sealed || self.pipes.is_empty() {
-                if self.pipes.len() >= self.most {
+                if self.pipes.len() >= self.allowed() {
                     break;
                 }
                 // Limits of descriptors or memory.
-                let Ok(pipe) = Pipe::new(at) else {
+                let Ok(pipe) = Pipe::new(at, self.in_all) else {
                     break;
                 };
                 self.pipes.push_back(pipe);
@@ -126,6 +145,14 @@ impl Pins {
             }
         }
         at - part.start
+    }
+
+    /// No more pipes than this, now.
+    fn allowed(&self) -> usize {
+        match self.in_all.load(Ordering::Relaxed) < MOST_IN_ALL {
+            true => self.most,
+            false => self.most.min(1),
+        }
     }
 
     /// Whatever is pinned next can be let go without what was pinned before.
@@ -220,5 +247,32 @@ mod tests {
         pins.clear();
         pins.most = 0;
         assert_eq!(pins.pin(file, part), Bytes::ZERO);
+    }
+
+    /// Of very many, all together have a bound, and each can still go on.
+    #[test]
+    fn many_workers_share_what_there_is() {
+        let whole = Bytes::mib(16);
+        let keep = file(whole);
+        let in_all: &AtomicUsize = Box::leak(Box::default());
+        let new = || Pins {
+            in_all,
+            ..Pins::default()
+        };
+        let mut workers: Vec<_> = (0..20).map(|_| new()).collect();
+        let part = range(0, whole.get());
+        let pinned: Vec<_> = { workers.iter_mut() }
+            .map(|pins| pins.pin(keep.as_file(), part))
+            .collect();
+        if pinned[0] < whole {
+            return scratch_fs::skip("users may not have so large pipes");
+        }
+        assert_eq!(pinned[..16], [whole; 16]);
+        assert_eq!(pinned[16..], [Bytes::mib(1); 4]);
+        workers.truncate(15);
+        let mut next = new();
+        assert_eq!(next.pin(keep.as_file(), part), whole);
+        drop((workers, next));
+        assert_eq!(in_all.load(Ordering::Relaxed), 0);
     }
 }
