@@ -18,6 +18,9 @@ use super::{
 };
 use crate::mounts::{self, Mount, kernel_device};
 
+/// Overlays lie on overlays at most so deep (`FILESYSTEM_MAX_STACK_DEPTH`, include/linux/fs.h, v6.1).
+const STACKED: u32 = 2;
+
 /// The settings that the programs are loaded with.
 pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
     let filter = &options.filter;
@@ -80,8 +83,8 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
             return Err(wrong(FilterProblem::NoFile));
         }
         roots.push(root(&status));
-        if let Some(mount) = mount_of(&mounts, &path).filter(|mount| is_overlay(mount)) {
-            let layers = places(&overlay::beneath(mount, &path));
+        if let Some(layers) = in_layers(&mounts, &path, STACKED) {
+            let layers = places(&layers);
             if layers.is_empty() {
                 return Err(wrong(FilterProblem::HiddenLayers));
             }
@@ -90,9 +93,8 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
         let below = |mount: &&Mount| mount.point != path && mount.point.starts_with(&path);
         for mount in mounts.iter().filter(below) {
             roots.extend(places(std::slice::from_ref(&mount.point)));
-            if is_overlay(mount) {
-                roots.extend(places(&overlay::beneath(mount, &mount.point)));
-            }
+            let layers = in_layers(&mounts, &mount.point, STACKED);
+            roots.extend(places(&layers.unwrap_or_default()));
         }
     }
     if roots.len() > MAX_ROOTS as usize {
@@ -102,6 +104,21 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
         });
     }
     Ok(roots)
+}
+
+/// The places of a path without links in the layers of its overlay, and in theirs where these lie on overlays; `None` if it is
+/// on none.
+fn in_layers(mounts: &[Mount], path: &Path, stacked: u32) -> Option<Vec<PathBuf>> {
+    let mount = mount_of(mounts, path).filter(|mount| stacked > 0 && is_overlay(mount))?;
+    let mut layers = overlay::beneath(mount, path);
+    let below: Vec<_> = { layers.iter() }
+        .filter_map(|layer| in_layers(mounts, &fs::canonicalize(layer).ok()?, stacked - 1))
+        .flatten()
+        .collect();
+    layers.extend(below);
+    layers.sort_unstable();
+    layers.dedup();
+    Some(layers)
 }
 
 /// The mount on which a path without links lies: of those mounted at the same point, the last one is

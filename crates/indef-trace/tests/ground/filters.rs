@@ -307,10 +307,11 @@ fn loop_paths() {
     }
 }
 
-/// Two lower layers and an upper one on a file system, and where they are merged.
+/// Two lower layers and an upper one on a file system, and where they are merged; and an overlay on top of that.
 struct Overlay {
     fs: ScratchFs,
     merged: PathBuf,
+    top: PathBuf,
     _elsewhere: tempfile::TempDir,
 }
 
@@ -318,34 +319,48 @@ impl Overlay {
     fn new() -> Option<Self> {
         let fs = scratch("ext4")?;
         let elsewhere = tempfile::tempdir().unwrap();
-        let merged = elsewhere.path().join("merged");
-        fs::create_dir(&merged).unwrap();
-        for part in ["low:er/in", "second/in", "upper", "work"] {
-            fs::create_dir_all(fs.path().join(part)).unwrap();
+        let [merged, top] = ["merged", "top"].map(|name| elsewhere.path().join(name));
+        let parts = ["low:er/in", "second/in", "upper", "work", "upper2", "work2"];
+        let parts = parts.map(|part| fs.path().join(part));
+        for folder in parts.iter().chain([&merged, &top]) {
+            fs::create_dir_all(folder).unwrap();
         }
         let on = name(fs.path());
-        let options =
-            format!("lowerdir={on}/low\\:er:{on}/second,upperdir={on}/upper,workdir={on}/work");
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "overlay", "overlay", "-o", &options, &name(&merged)])
-            .status()
-            .unwrap();
-        if !mounted.success() {
-            scratch_fs::skip("no overlay can be mounted");
-            return None;
-        }
-        Some(Self {
+        let overlay = Self {
             fs,
             merged,
+            top,
             _elsewhere: elsewhere,
-        })
+        };
+        let below = name(&overlay.merged);
+        for (place, options) in [
+            (
+                &overlay.merged,
+                format!("lowerdir={on}/low\\:er:{on}/second,upperdir={on}/upper,workdir={on}/work"),
+            ),
+            (
+                &overlay.top,
+                format!("lowerdir={below},upperdir={on}/upper2,workdir={on}/work2"),
+            ),
+        ] {
+            let mounted = std::process::Command::new("mount")
+                .args(["-t", "overlay", "overlay", "-o", &options, &name(place)])
+                .status()
+                .unwrap();
+            if !mounted.success() {
+                scratch_fs::skip("no overlay can be mounted");
+                return None;
+            }
+        }
+        Some(overlay)
     }
 }
 
 impl Drop for Overlay {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount")
-            .args(["--lazy", &name(&self.merged)])
+            .args(["--lazy", &name(&self.top), &name(&self.merged)])
+            .stderr(std::process::Stdio::null())
             .status();
     }
 }
@@ -368,8 +383,10 @@ fn loop_paths_of_an_overlay() {
             // A folder that only the lower layers have, and a file of the upper one.
             (merged.join("in"), 0..2),
             (merged.join("c"), 2..3),
-            // The overlay is mounted below.
+            // The overlays are mounted below.
             (above, 0..3),
+            (overlay.top.clone(), 0..3),
+            (overlay.top.join("in"), 0..2),
         ] {
             files.iter().for_each(|file| forget(file));
             let mut actor = Actor::new();
