@@ -36,7 +36,7 @@ impl FsError {
         }
     }
 
-    /// The finding that is its source, where that has no errno.
+    /// The finding that is its source, or that of data that was not taken back, where that has no errno.
     #[must_use]
     pub fn finding(&self) -> Option<Finding> {
         finding(&self.source)
@@ -44,7 +44,11 @@ impl FsError {
 }
 
 pub(crate) fn finding(error: &io::Error) -> Option<Finding> {
-    error.get_ref()?.downcast_ref().copied()
+    let source = error.get_ref()?;
+    match source.downcast_ref::<NotTakenBack>() {
+        Some(left) => finding(&left.source),
+        None => source.downcast_ref().copied(),
+    }
 }
 
 /// A finding that has no errno: the source of an [`FsError`], as a value inside of its

@@ -51,6 +51,16 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// Whether the device has no space for data that the file system has space for.
+    pub(super) fn is_device_full(&self) -> bool {
+        match self {
+            Self::Fs(error) | Self::Unwritten(error) | Self::NotDurable(error) => {
+                error.finding() == Some(Finding::DeviceFull)
+            }
+            Self::MoreFragments { .. } | Self::NoProgress { .. } | Self::Panicked { .. } => false,
+        }
+    }
+
     /// Of a file that has moved, when that could not be made durable.
     pub(super) fn of_moved(error: FsError) -> Self {
         let source = error.source.get_ref();

@@ -162,6 +162,9 @@ impl Run<'_> {
         if let Some(reason) = job.skip {
             return finished(job, Reason::Skip(reason));
         }
+        if self.volumes.is_device_full(job.id.dev) {
+            return finished(job, Reason::Skip(SkipReason::Stopped));
+        }
         self.observer.on(RunEvent::FileStarted { path: &job.path });
         let mut target = match self.backend.open(&job) {
             Ok(target) => target,

@@ -73,6 +73,11 @@ pub enum RunEvent<'a> {
     Result(&'a FileResult),
     /// No new work is begun any more.
     Stopping(StopCause),
+    /// The device of a file system has no space for data: nothing more is moved there.
+    DeviceFull {
+        /// Where it is mounted, if that is known.
+        place: Option<&'a Path>,
+    },
 }
 
 /// A receiver of events. Called from all workers, so it should be quick.

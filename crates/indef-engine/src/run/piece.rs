@@ -17,7 +17,7 @@ use units::{Bytes, FileRange};
 
 use super::{
     FileError, Reason, RunEvent,
-    file::{Piece, Sharing},
+    file::{OpenFile, Piece, Sharing},
     result,
     shared::Run,
     step_size::StepSize,
@@ -49,9 +49,9 @@ impl Run<'_> {
             spent: Bytes::ZERO,
         };
         let file = &piece.file;
-        let ticket = match self.stop.cause() {
-            Some(_) => Err(Reason::Skip(SkipReason::Stopped)),
-            None => {
+        let ticket = match self.is_stopping(file) {
+            true => Err(Reason::Skip(SkipReason::Stopped)),
+            false => {
                 let (room, stop) = (&file.volume.room, &self.stop);
                 room.take(self.backend, &file.target, piece.allocated, stop)
             }
@@ -68,12 +68,13 @@ impl Run<'_> {
             bytes: piece.cost,
         });
         // Also where the observer asked for that just now.
-        if self.stop.cause().is_some() {
+        if self.is_stopping(file) {
             end.reason = Some(Reason::Skip(SkipReason::Stopped));
             return end;
         }
         let meter = Meter {
             run: self,
+            file,
             target: &file.target,
             copier: self.copier,
             written: AtomicU64::new(0),
@@ -81,6 +82,15 @@ impl Run<'_> {
             refused: OnceLock::new(),
         };
         end.reason = self.steps(piece, &meter, &mut end.moved);
+        if let Some(Reason::Failed(error)) = &end.reason
+            && error.is_device_full()
+            && file.volume.room.device_is_full()
+        {
+            let mount = file.volume.fs.mount.as_ref();
+            self.observer.on(RunEvent::DeviceFull {
+                place: mount.map(|mount| &*mount.point),
+            });
+        }
         let known = meter.written.load(Ordering::Relaxed);
         end.reserved = Bytes(meter.reserved.load(Ordering::Relaxed));
         end.spent = match end.reason {
@@ -99,6 +109,11 @@ impl Run<'_> {
         end
     }
 
+    /// Whether nothing more of a file is to be moved.
+    fn is_stopping(&self, file: &OpenFile) -> bool {
+        self.stop.cause().is_some() || file.volume.room.is_device_full()
+    }
+
     fn steps(&self, piece: &Piece, meter: &Meter<'_, '_>, moved: &mut Moved) -> Option<Reason> {
         let file = &piece.file;
         let sharing = Sharing::of(file);
@@ -110,7 +125,7 @@ impl Run<'_> {
         };
         loop {
             let has_begun = self.options.vacate.is_some() && !moved.relocated.is_zero();
-            if self.stop.cause().is_some() && !has_begun {
+            if self.is_stopping(file) && !has_begun {
                 let end = relocation.end();
                 return Some(self.ended(SkipReason::Stopped, end, meter, moved));
             }
@@ -218,6 +233,7 @@ impl Run<'_> {
 /// Measures the written bytes, keeps the pace and the limits inside long copies.
 struct Meter<'r, 'o> {
     run: &'r Run<'o>,
+    file: &'r OpenFile,
     target: &'r Target,
     copier: &'r dyn RangeCopier,
     /// Bytes that are known to be written, by copying or as reported.
@@ -326,7 +342,7 @@ impl Meter<'_, '_> {
 
 impl RangeCopier for Meter<'_, '_> {
     fn is_stopping(&self) -> bool {
-        self.run.stop.cause().is_some()
+        self.run.is_stopping(self.file)
     }
 
     fn allow(&self, more: Beyond) -> Result<(), SkipReason> {

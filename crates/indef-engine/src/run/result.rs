@@ -219,6 +219,9 @@ pub enum StopCause {
     Cancelled,
     /// The time limit.
     TimeLimit,
+    /// The device has no space for data that the file system has space for: nothing more is moved on that file system. The
+    /// files for which there was none have failed.
+    DeviceFull,
     /// What it does could not be noted for a run that goes on with it
     /// ([`StoredRun::failure`](crate::resume::StoredRun::failure)). Whoever stores a run finds that out, not the run itself.
     Journal,
@@ -231,6 +234,7 @@ impl StopCause {
         match self {
             Self::Cancelled => "signal",
             Self::TimeLimit => "time-limit",
+            Self::DeviceFull => "device-full",
             Self::Journal => "journal",
         }
     }
@@ -241,6 +245,7 @@ impl fmt::Display for StopCause {
         f.pad(match self {
             Self::Cancelled => "stopped on request",
             Self::TimeLimit => "the time limit was reached",
+            Self::DeviceFull => "the device has no space left",
             Self::Journal => "its journal could not be written",
         })
     }

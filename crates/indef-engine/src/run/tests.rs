@@ -114,6 +114,34 @@ fn failures_and_panics_stay_with_their_file() {
     assert!(text("fails-in-step").contains("move extents"));
 }
 
+/// Each further file would fail as well.
+#[test]
+fn nothing_more_is_moved_where_the_device_is_full() {
+    let sim = Simulated::new();
+    // The most gain for each byte is of the shortest fragments.
+    let mut plans = vec![sim.file("device-is-full", 1024, BLOCK)];
+    plans.extend((0..10).map(|n| sim.file(&format!("{n}"), 16, 16 * BLOCK)));
+    let told = AtomicU64::new(0);
+    let observer = |event: RunEvent<'_>| {
+        if let RunEvent::DeviceFull { .. } = event {
+            told.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let one = RunOptions {
+        jobs: 1,
+        ..options()
+    };
+    let result = sim.run_until(plans, &one, &Cancel::new(), &observer);
+    let totals = result.totals;
+    assert_eq!((totals.files_failed, totals.files_moved), (1, 0));
+    assert_eq!(find(&result, "device-is-full").status, Status::Failed);
+    assert_eq!(sim.state.lock().unwrap().begun.len(), 1);
+    assert_eq!(result.stopped, Some(StopCause::DeviceFull));
+    let unfinished = result.files.iter().filter(|file| file.is_unfinished());
+    assert_eq!(unfinished.count(), 10);
+    assert_eq!(told.into_inner(), 1);
+}
+
 #[test]
 fn a_file_that_ends_with_more_fragments_is_a_failure() {
     let sim = Simulated::new();

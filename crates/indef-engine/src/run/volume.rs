@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -179,6 +182,20 @@ impl Volumes {
         Ok(volume)
     }
 
+    /// Whether the device of this file system, of which a file was opened before, has no space.
+    pub(super) fn is_device_full(&self, dev: u64) -> bool {
+        let known = lock(&self.0);
+        let volume = known.volumes.get(&dev);
+        volume.is_some_and(|volume| volume.room.is_device_full())
+    }
+
+    /// Whether a device of them has none.
+    pub(super) fn any_device_full(&self) -> bool {
+        let known = lock(&self.0);
+        let mut volumes = known.volumes.values();
+        volumes.any(|volume| volume.room.is_device_full())
+    }
+
     /// Wait for the work that the engines left to the background: writeback of moved data. Returns
     /// the failures, at least one for each file.
     pub(super) fn settle(&self) -> Vec<FsError> {
@@ -191,6 +208,8 @@ impl Volumes {
 /// Keeps a share of a file system free, however many donors are filled at the same time.
 pub(super) struct FreeShare {
     min_free_pct: f64,
+    /// The device did not have the space that the file system has.
+    is_device_full: AtomicBool,
     /// A move gives space back, with the next commit.
     frees: bool,
     /// Bytes that relocations under way will take. A part of them is taken already, so it may count
@@ -203,10 +222,20 @@ impl FreeShare {
     fn new(min_free_pct: f64, frees: bool) -> Self {
         Self {
             min_free_pct,
+            is_device_full: AtomicBool::new(false),
             frees,
             promised: Mutex::new(0),
             released: Condvar::new(),
         }
+    }
+
+    /// The device has no space: from now on nothing is written there. Returns whether that is news.
+    pub(super) fn device_is_full(&self) -> bool {
+        !self.is_device_full.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn is_device_full(&self) -> bool {
+        self.is_device_full.load(Ordering::Relaxed)
     }
 
     /// Promise room for `needed` bytes until the ticket is dropped.

@@ -252,6 +252,10 @@ impl Compactor<'_> {
                 return Ok(());
             }
             if let Some(cause) = result.stopped {
+                if cause == StopCause::DeviceFull {
+                    let full = Finding::DeviceFull.into();
+                    return Err(self.cannot(fs, CannotCompact::Unwritten(full)));
+                }
                 done.end = CompactEnd::Stopped(cause);
                 return Ok(());
             }

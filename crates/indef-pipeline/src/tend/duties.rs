@@ -18,7 +18,7 @@ use indef_core::{
 use indef_engine::{
     Cancel,
     collect::FoundFile,
-    run::{FileResult, Observer, Reason, RunEvent, RunOptions, RunResult, Status},
+    run::{FileResult, Observer, Reason, RunEvent, RunOptions, RunResult, Status, StopCause},
 };
 use indef_fs::{Drive, FileSystemKey, TargetId};
 use indef_trace::{
@@ -717,6 +717,10 @@ impl Rest {
             }
         }
         self.put_back(left);
+        // Each further file would fail as well: the next look finds out whether there is room again.
+        if result.stopped == Some(StopCause::DeviceFull) {
+            self.files.clear();
+        }
         portion.end = match (self.files.is_empty(), too_large) {
             (true, _) => PortionEnd::Done,
             (false, Some(bytes)) => PortionEnd::TooSmall(bytes),

@@ -80,7 +80,7 @@ pub(super) fn write(
                 reached(done)
             )
         }
-        CompactEnd::Stopped(StopCause::Cancelled | StopCause::Journal) => {
+        CompactEnd::Stopped(_) => {
             format!("{}; stopped, run again to go on", reached(done))
         }
         CompactEnd::Failed => format!("{}; then an error ended it", seen(done)),

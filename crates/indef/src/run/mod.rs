@@ -114,7 +114,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     Ok(match stopped {
         Some(StopCause::Cancelled | StopCause::TimeLimit) => Outcome::Stopped,
         // A failure, which was told.
-        Some(StopCause::Journal) | None => Outcome::Done,
+        Some(StopCause::Journal | StopCause::DeviceFull) | None => Outcome::Done,
     })
 }
 

@@ -151,6 +151,13 @@ impl Observer for Watch<'_> {
                     ));
                 });
             }
+            RunEvent::DeviceFull { place } => self.suspend(|| {
+                let place = place.map_or_else(String::new, |place| format!("{}: ", Name(place)));
+                self.console.note(format_args!(
+                    "{place}the device is full, although the file system is not: nothing more is moved there; make room \
+                     on it (in the pool of a thin volume)"
+                ));
+            }),
             RunEvent::Stopping(StopCause::TimeLimit) => self.suspend(|| {
                 self.console
                     .note("the time limit is reached, finishing the current steps")

@@ -1,4 +1,4 @@
-//! `indef compact` on a thin volume whose pool is full: what the file system has free, the device refuses.
+//! `indef compact` and `indef run` on a thin volume whose pool is full: what the file system has free, the device refuses.
 
 use std::fs;
 
@@ -6,6 +6,7 @@ use scratch_fs::{ScratchFs, fill_pool, require};
 use units::Bytes;
 
 use crate::{
+    common::{Run, hashes, indef_with_state, make_several},
     loop_compact::{self as files, compact, number},
     loop_compact_chunks as chunks,
 };
@@ -97,5 +98,51 @@ fn loop_a_full_pool_of_btrfs_is_told() {
     let ran = compact(&["--want", "64MiB"], scratch.path());
     assert_eq!(ran.json()["ended"], "reached", "{}", ran.err);
     assert!(chunks::contents(&place) == bytes);
+    scratch.fsck().unwrap();
+}
+
+/// A run ends with the first file, and goes on when there is room again.
+#[test]
+fn loop_a_run_on_a_full_pool_ends_with_the_first_file() {
+    const FILES: usize = 30;
+    let Some(pool) = pool(files::VOLUME) else {
+        return;
+    };
+    let builder = files::builder("ext4").folder(pool.path());
+    let Some(mut scratch) = require(builder.build()) else {
+        return;
+    };
+    make_several(scratch.path(), FILES, Bytes::kib(256), Bytes::kib(16));
+    let bytes = hashes(scratch.path());
+    let filler = fill_pool(&mut scratch, &pool, Bytes::ZERO).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let indef = || indef_with_state(state.path());
+    let ran = indef()
+        .args(["run", "--json", "--jobs", "1"])
+        .arg(scratch.path())
+        .ran();
+    assert_eq!(hashes(scratch.path()), bytes);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let done = ran.json();
+    assert_eq!(done["stopped"], "device-full", "{done}");
+    assert_eq!(done["totals"]["files_failed"], 1, "{}", ran.err);
+    assert_eq!(ran.err.matches(FULL).count(), 1, "{}", ran.err);
+    assert!(
+        ran.err.contains("nothing more is moved there"),
+        "{}",
+        ran.err
+    );
+    fs::remove_file(filler).unwrap();
+    pool.sync().unwrap();
+    let ran = indef().args(["run", "--json", "--resume"]).ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let moved = &ran.json()["totals"]["files_moved"];
+    assert!(
+        moved
+            .as_u64()
+            .is_some_and(|moved| moved >= FILES as u64 - 1),
+        "{ran:?}"
+    );
+    assert_eq!(hashes(scratch.path()), bytes);
     scratch.fsck().unwrap();
 }

@@ -17,7 +17,8 @@ use indef_core::{
 };
 use indef_fs::{
     Beyond, CountedRange, EngineOptions, Filesystem, Finding, FsError, FsKind, Mapper, Moved,
-    NoCheckpoint, Refusal, Relocation, Relocator, Space, Step, StepLimit, Target, TargetId,
+    NoCheckpoint, NotTakenBack, Refusal, Relocation, Relocator, Space, Step, StepLimit, Target,
+    TargetId,
 };
 use indef_fs::{EngineKind, RangeCopier};
 use units::{FileOffset, FileRange, PhysOffset};
@@ -357,6 +358,17 @@ impl Relocation for Move<'_> {
         if name.starts_with("fails-in-step") && self.moved > 0 {
             let error = std::io::Error::from_raw_os_error(5);
             return Err(self.target.error("move extents", None, error).into());
+        }
+        if name.starts_with("device-is-full") {
+            let source = Finding::DeviceFull.into();
+            let lost = NotTakenBack {
+                bytes: Bytes(BLOCK),
+                source,
+            };
+            return Err(self
+                .target
+                .error("write back moved data", None, lost)
+                .into());
         }
         if name.starts_with("goes-back") {
             self.copier.spent(Beyond {
