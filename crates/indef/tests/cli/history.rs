@@ -163,7 +163,20 @@ fn a_killed_run_is_told_as_killed() {
         (&killed["ended"], &killed["why"]),
         (&"failed".into(), &"killed".into())
     );
-    assert_eq!(killed["bytes_relocated"], Value::Null, "nobody knows");
+    for unknown in ["bytes_relocated", "file_systems"] {
+        assert_eq!(killed[unknown], Value::Null, "nobody knows");
+    }
+    let told = indef_with_state(state.path())
+        .args(["history", "--json"])
+        .ran();
+    let document = dir.path().join("history.json");
+    fs::write(&document, told.out).unwrap();
+    let merged = indef_with_state(state.path())
+        .args(["report", "--merge", "--json"])
+        .arg(&document)
+        .ran();
+    assert_eq!(merged.status, 0, "{merged:?}");
+    assert_eq!(merged.json()["hosts"][0]["failed"], true, "{merged:?}");
     assert!(text(state.path(), &[]).contains("killed"));
 }
 

@@ -286,9 +286,9 @@ impl Host {
     }
 
     fn add_record(&mut self, run: &RunTold) {
-        run.file_systems
-            .iter()
-            .for_each(|place| self.meet_place(place));
+        for place in run.file_systems.iter().flatten() {
+            self.meet_place(place);
+        }
         let Some((job, record)) = Job::of_record(run) else {
             return;
         };

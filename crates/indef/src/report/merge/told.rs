@@ -105,7 +105,7 @@ pub(super) struct RunTold {
     pub(super) started_ns: u64,
     pub(super) ended: Option<String>,
     pub(super) verb: String,
-    pub(super) file_systems: Vec<MadeOn>,
+    pub(super) file_systems: Option<Vec<MadeOn>>,
     pub(super) duration_ns: Option<u64>,
     pub(super) files_moved: Option<u64>,
     pub(super) files_failed: Option<u64>,
