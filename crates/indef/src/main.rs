@@ -2,7 +2,7 @@
 //!
 //! Everything that decides or moves something is in the libraries. Results go to stdout, as text
 //! or as one JSON document; messages and progress go to stderr. The exit status is a contract:
-//! 0 done (skips are no failures), 1 something failed, 2 wrong usage, 3 stopped with work left.
+//! 0 done (skips are no failures), 1 something failed, 2 wrong usage, 3 stopped with work left and nothing failed.
 
 #![forbid(unsafe_code)]
 
@@ -44,20 +44,18 @@ mod tmux;
 mod top;
 mod trace;
 
-use std::{env, ffi::OsString, io, process::ExitCode};
-
-use clap::Parser;
+use std::{env, ffi::OsString, io, path::Path, process::ExitCode};
 
 use args::{Cli, Command, Internal};
 use outcome::Outcome;
-use output::{Console, LogLines, Style, json, print_error};
+use output::{Console, LogLines, Name, Style, json, print_error};
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
     if let Some(verb) = Internal::of(&words) {
         return exit(internal(&verb), 0, Style::new(false));
     }
-    let cli = Cli::try_parse_from(&words).unwrap_or_else(|wrong| misused(&words, &wrong));
+    let cli = Cli::of(&words).unwrap_or_else(|wrong| misused(&words, &wrong));
     let console = Console::new(&cli.common);
     log(&cli.common);
     let result = match &cli.command {
@@ -86,16 +84,32 @@ fn main() -> ExitCode {
 
 /// Wrong usage, or a call for help.
 fn misused(words: &[OsString], wrong: &clap::Error) -> ! {
+    if !wrong.use_stderr() {
+        wrong.exit();
+    }
+    // Errors repeat words as they are: told is what is wrong with words that can be shown.
+    let shown: Vec<OsString> = { words.iter() }
+        .map(|word| Name(Path::new(word)).to_string().into())
+        .collect();
+    let told = Cli::of(&shown).err().filter(clap::Error::use_stderr);
+    let text = told.as_ref().unwrap_or(wrong).to_string();
+    // The error, without the tips and the usage that follow it.
+    let said = text.split("\n\n").next().unwrap_or_default();
+    let said: Vec<&str> = said.split_whitespace().skip(1).collect();
+    let said = said.join(" ");
     // Of a command that is to be traced, no word is ours.
     let mut ours = words.iter().take_while(|word| *word != "--");
-    if wrong.use_stderr() && ours.any(|word| word == "--json") {
-        let text = wrong.to_string();
-        // The error, without the tips and the usage that follow it.
-        let said = text.split("\n\n").next().unwrap_or_default();
-        let said: Vec<&str> = said.split_whitespace().skip(1).collect();
-        let _ = json::end_failed(&said.join(" "));
+    if ours.any(|word| word == "--json") {
+        let _ = json::end_failed(&said);
     }
-    wrong.exit()
+    match told {
+        Some(told) => told.exit(),
+        // Only what cannot be shown was wrong with them.
+        None => {
+            print_error(Style::new(false), &said);
+            std::process::exit(wrong.exit_code())
+        }
+    }
 }
 
 /// Why there may be no document on stdout, as one line.
@@ -119,12 +133,13 @@ fn internal(verb: &Internal) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The exit status of a command that printed this many errors.
+/// The exit status of a command that printed this many errors. A failure needs somebody, what was stopped only another run:
+/// of both, the failure is told.
 fn exit(result: anyhow::Result<Outcome>, errors: u64, style: Style) -> ExitCode {
     match result {
+        Ok(_) if errors > 0 => ExitCode::FAILURE,
         Ok(Outcome::Stopped) => ExitCode::from(3),
-        Ok(Outcome::Done) if errors == 0 => ExitCode::SUCCESS,
-        Ok(Outcome::Done) => ExitCode::FAILURE,
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
         // The reader of our output has closed it (`indef scan | head`), which makes up for no failure.
         Err(error) if is_broken_pipe(&error) && errors == 0 => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,

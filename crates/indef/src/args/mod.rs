@@ -16,9 +16,11 @@ mod trace;
 pub(crate) mod values;
 mod watch;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{
+    ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint, error::ErrorKind,
+};
 use indef_pipeline::{geometry::GeometryChoice, plan::Replay};
 use units::Bytes;
 
@@ -53,13 +55,42 @@ pub(crate) use watch::WatchArgs;
         indef run --dry-run ~/data   which files would be moved?\n  \
         sudo indef demo              see it work, on a file system of its own\n\n\
         Exit status: 0 done (skipped files are no failure), 1 something failed, 2 wrong usage,\n\
-        3 stopped by a limit or a signal with work left (indef run --resume continues)."
+        3 nothing failed, but a limit or a signal stopped it with work left (indef run --resume\n\
+        continues)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
+}
+
+impl Cli {
+    /// The command line of these words, whose first one is the program.
+    ///
+    /// # Errors
+    ///
+    /// Wrong usage, or a call for help.
+    pub(crate) fn of(words: &[OsString]) -> Result<Self, clap::Error> {
+        let cli = Self::try_parse_from(words)?;
+        match cli.misuse() {
+            None => Ok(cli),
+            Some(why) => Err(Self::command().error(ErrorKind::ArgumentConflict, why)),
+        }
+    }
+
+    /// Why options do not go together, where their definitions cannot tell.
+    fn misuse(&self) -> Option<&'static str> {
+        match &self.command {
+            Command::Watch(args) if self.common.json && !args.is_once() => Some(
+                "--json is for --once and --dry-run: a service that goes on has no last document",
+            ),
+            Command::Profile(args) if self.common.json && args.exports_to_stdout() => {
+                Some("--json needs -o: stdout is for the document then")
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Options that every command understands.
@@ -440,8 +471,6 @@ impl DemoFs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -27,6 +27,13 @@ pub(crate) struct ProfileArgs {
     pub(crate) what: ProfileCommand,
 }
 
+impl ProfileArgs {
+    /// Whether stdout is for what is exported.
+    pub(super) fn exports_to_stdout(&self) -> bool {
+        matches!(&self.what, ProfileCommand::Export(args) if args.output.is_none())
+    }
+}
+
 /// The commands on profiles.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfileCommand {

@@ -1,6 +1,7 @@
 //! The answers for a person.
 
 use std::{
+    fmt,
     io::{self, Write},
     path::Path,
 };
@@ -67,7 +68,7 @@ pub(super) fn write(out: &mut dyn Write, console: &Console, found: &Examined) ->
     match &found.state {
         Ok(Some(state)) => writeln!(out, "  {}", describe(state))?,
         Ok(None) => writeln!(out, "  {}", style.warn("there is no place for it"))?,
-        Err(error) => writeln!(out, "  {}", style.bad(&error.to_string()))?,
+        Err(error) => writeln!(out, "  {}", style.bad(&shown(error)))?,
     }
     let missing = found.missing();
     if missing.is_empty() {
@@ -75,7 +76,12 @@ pub(super) fn write(out: &mut dyn Write, console: &Console, found: &Examined) ->
     }
     writeln!(out, "\n{}", style.bold("Missing, and how to get it"))?;
     for Missing { what, how } in missing {
-        writeln!(out, "  {}\n      {how}", style.warn(&what))?;
+        writeln!(
+            out,
+            "  {}\n      {}",
+            style.warn(&shown(&what)),
+            shown(&how)
+        )?;
     }
     Ok(())
 }
@@ -98,7 +104,8 @@ fn file_systems(out: &mut dyn Write, console: &Console, mounted: &[Mounted]) -> 
                 (Some(engine), Some(why)) => format!("not {engine}: {}", why.as_str()),
                 (None, _) => "none".to_owned(),
             },
-            Err(error) => format!("unknown: {error}"),
+            // With names as they are.
+            Err(error) => format!("unknown: {}", shown(error)),
         };
         let device = match served.and_then(|served| served.drive.as_ref()) {
             Some(drive) => match &drive.model {
@@ -109,7 +116,8 @@ fn file_systems(out: &mut dyn Write, console: &Console, mounted: &[Mounted]) -> 
             None => Name(&one.mount.source).to_string(),
         };
         table.row(&[
-            &one.mount.fs_type,
+            // Of FUSE, whoever mounts it gives it a name.
+            &shown(&one.mount.fs_type),
             &free,
             &engine,
             &device,
@@ -126,6 +134,11 @@ fn file_systems(out: &mut dyn Write, console: &Console, mounted: &[Mounted]) -> 
         }
     }
     Ok(())
+}
+
+/// A text that may have names in it, as one line.
+fn shown(text: &dyn fmt::Display) -> String {
+    Name(Path::new(&text.to_string())).to_string()
 }
 
 fn describe(state: &State) -> String {
@@ -149,4 +162,34 @@ fn describe(state: &State) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use indef_fs::Mount;
+
+    use super::*;
+
+    /// Of FUSE, any user gives names to type and source.
+    #[test]
+    fn whatever_a_mount_is_called_moves_no_cursor() {
+        let odd = "odd\u{1b}[2J";
+        let mount = Mount {
+            id: 1,
+            root: "/".into(),
+            point: format!("/{odd}").into(),
+            fs_type: format!("fuse.{odd}"),
+            source: format!("/dev/{odd}").into(),
+            options: Vec::new(),
+        };
+        let mounted = Mounted {
+            mount,
+            served: Err(io::Error::other(odd)),
+        };
+        let mut text = Vec::new();
+        file_systems(&mut text, &Console::plain(), &[mounted]).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.matches("odd\\u{1b}[2J").count(), 4, "{text}");
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
 }

@@ -14,12 +14,13 @@ const STATUSES: [(&str, &str); 4] = [
     ("0", "Done. Skipped files are no failure."),
     (
         "1",
-        "Something failed; the rest was done. One line on standard error for each failure names it and says what to do.",
+        "Something failed; the rest was done, unless a limit or a signal stopped that. One line on standard error for each \
+         failure names it and says what to do.",
     ),
     ("2", "Wrong usage; nothing was touched."),
     (
         "3",
-        "Stopped by a limit or a signal with work left; indef run --resume continues a run.",
+        "Nothing failed, but a limit or a signal stopped it with work left; indef run --resume continues a run.",
     ),
 ];
 

@@ -91,7 +91,7 @@ fn ended(record: &Record) -> String {
         State::Running => "goes on".to_owned(),
         State::Killed => "killed".to_owned(),
         State::Ended(outcome) => match (outcome.ended, &outcome.why) {
-            (End::Stopped, Some(why)) => format!("stopped: {why}"),
+            (End::Stopped, Some(why)) => format!("stopped: {}", Name(Path::new(why))),
             (end, _) => match outcome.files_failed + outcome.problems {
                 0 => word(end).to_owned(),
                 failures => format!("{}, {} failed", word(end), Count(failures)),
@@ -136,7 +136,10 @@ fn details(out: &mut dyn Write, console: &Console, record: &Record) -> io::Resul
         let known = SkipReason::ALL
             .iter()
             .find(|known| known.as_str() == *reason);
-        let advice = known.map_or(reason.as_str().into(), |known| known.advice());
+        let advice = match known {
+            Some(known) => known.advice(),
+            None => Name(Path::new(reason)).to_string().into(),
+        };
         let files = counted(*files, "file", "files");
         writeln!(out, "{}: {files} left alone: {advice}", started(record))?;
     }
@@ -150,4 +153,39 @@ fn details(out: &mut dyn Write, console: &Console, record: &Record) -> io::Resul
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use indef_engine::history::Begun;
+
+    use super::*;
+
+    /// Another version, or whoever may write the file, has words of its own.
+    #[test]
+    fn whatever_a_record_holds_moves_no_cursor() {
+        let odd = "odd\u{1b}[2J\r\n".to_owned();
+        let outcome = Outcome {
+            ended: End::Stopped,
+            why: Some(odd.clone()),
+            skipped: [(odd.clone(), 1)].into(),
+            ..Outcome::default()
+        };
+        let record = Record {
+            begun: Begun::now("run", ["indef".to_owned(), odd]),
+            state: State::Ended(Box::new(outcome)),
+        };
+        let history = History {
+            records: vec![record],
+            damaged_lines: 0,
+        };
+        let mut console = Console::plain();
+        console.verbose = 1;
+        let mut text = Vec::new();
+        write(&mut text, &console, &history, 1).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert_eq!(text.matches("odd\\u{1b}[2J").count(), 3, "{text}");
+        assert!(!text.contains(['\u{1b}', '\r']), "{text:?}");
+    }
 }

@@ -8,7 +8,9 @@ use std::{
 
 use indef_engine::Cancel;
 use serde::Serialize;
+use serde_json::{Serializer, ser::Formatter};
 
+use super::name::is_invisible;
 use crate::{document::SCHEMA, made::Made};
 
 /// How much of the one document stands on stdout.
@@ -66,14 +68,12 @@ impl Document {
             entries: 0,
             error: None,
         };
-        let begun = serde_json::to_string(made)
-            .map_err(io::Error::from)
-            .and_then(|made| {
-                write!(
-                    inner.out,
-                    "{{\"schema\":{SCHEMA},\"made\":{made},\"{name}\":["
-                )
-            });
+        let begun = text(made).and_then(|made| {
+            write!(
+                inner.out,
+                "{{\"schema\":{SCHEMA},\"made\":{made},\"{name}\":["
+            )
+        });
         inner.error = begun.err();
         Self {
             inner: Mutex::new(inner),
@@ -108,7 +108,7 @@ impl Document {
         if let Some(error) = inner.error {
             return Err(error);
         }
-        let rest = serde_json::to_string(rest)?;
+        let rest = text(rest)?;
         let fields = rest.strip_prefix('{').unwrap_or(&rest);
         let comma = if fields == "}" { "" } else { "," };
         writeln!(inner.out, "\n]{comma}{fields}")?;
@@ -124,10 +124,45 @@ impl Inner {
         } else {
             b",\n"
         });
-        serde_json::to_writer(&mut self.line, entry)?;
+        write_to(&mut self.line, entry)?;
         self.entries += 1;
         self.out.write_all(&self.line)
     }
+}
+
+/// What moves a cursor, or hides, and may stand in JSON as it is (DEL, U+0080 to U+009F, and so on) is an escape, too: a
+/// document may end up on a terminal.
+struct ForTerminals;
+
+impl Formatter for ForTerminals {
+    fn write_string_fragment<W: Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let is_safe = |c: char| !c.is_control() && !is_invisible(c);
+        let mut rest = fragment;
+        while let Some(odd) = rest.chars().find(|c| !is_safe(*c)) {
+            let (before, after) = rest.split_once(odd).unwrap_or((rest, ""));
+            out.write_all(before.as_bytes())?;
+            for unit in odd.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = after;
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+fn write_to(out: &mut Vec<u8>, document: &(impl Serialize + ?Sized)) -> io::Result<()> {
+    document.serialize(&mut Serializer::with_formatter(out, ForTerminals))?;
+    Ok(())
+}
+
+fn text(document: &(impl Serialize + ?Sized)) -> io::Result<String> {
+    let mut text = Vec::new();
+    write_to(&mut text, document)?;
+    String::from_utf8(text).map_err(io::Error::other)
 }
 
 /// Print a complete document, with where it comes from.
@@ -153,7 +188,7 @@ struct WithOrigin<'a, D> {
 /// Those of stdout.
 pub(crate) fn print_bare(document: &impl Serialize) -> io::Result<()> {
     stands(Standing::Whole);
-    let text = serde_json::to_string(document)?;
+    let text = text(document)?;
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()
@@ -179,11 +214,31 @@ pub(crate) fn end_failed(error: &str) -> io::Result<()> {
             print(&Failed { schema, error }, &Made::of(&[]))
         }
         Standing::Begun => {
-            let error = serde_json::to_string(error)?;
+            let error = text(error)?;
             let mut out = io::stdout().lock();
             writeln!(out, "\n],\"error\":{error}}}")?;
             out.flush()
         }
         Standing::Whole => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_back_whole_and_move_no_cursor() {
+        let odd = "größe\u{1b}[2J\u{9b}2J\u{7f}\u{202e}gpj\u{e0041}\\ \"\n\u{85}";
+        let told = text(&odd).unwrap();
+        assert!(
+            told.contains("größe\\u001b[2J\\u009b2J\\u007f\\u202egpj\\udb40\\udc41"),
+            "{told}"
+        );
+        assert!(
+            !told.contains(|c: char| c.is_control() || is_invisible(c)),
+            "{told}"
+        );
+        assert_eq!(serde_json::from_str::<String>(&told).unwrap(), odd);
     }
 }

@@ -44,7 +44,6 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Result<()> {
     }
     let store = Store::open(&args.store)?;
     let document = match &args.output {
-        None if console.json => bail!("--json needs -o: stdout is for the document then"),
         None => {
             let (_, document) = write(&store, args.format, BufWriter::new(io::stdout().lock()))?;
             document

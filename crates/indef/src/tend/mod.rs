@@ -17,7 +17,7 @@ use std::{
     sync::{OnceLock, atomic::Ordering},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use indef_pipeline::{
     Cancel,
     tend::{
@@ -52,9 +52,6 @@ const TRACER: &str = "INDEF_TRACE_SOCKET";
 /// Look after file systems.
 pub(crate) fn watch(args: &WatchArgs, console: &Console) -> Result<Outcome> {
     be_last();
-    if console.json && !args.is_once() {
-        bail!("--json is for --once and --dry-run: a service that goes on has no last document");
-    }
     let has_paths = !args.paths.is_empty() || args.choose.all_mounts;
     let loaded = match &args.config {
         Some(file) => Some(required(file.as_deref(), has_paths, console)?),

@@ -201,6 +201,14 @@ fn loop_the_time_limit_stops_with_status_3() {
     assert_eq!(ran.status, 3, "{ran:?}");
     assert_eq!(ran.json()["stopped"], "time-limit");
     assert!(total(&ran, "bytes_relocated") < 16 << 20);
+    // What fails beside it counts more.
+    let ran = indef()
+        .args(["run", "--json", "--rate", "4MiB", "--time-limit", "500ms"])
+        .arg("/no/such")
+        .arg(scratch.path())
+        .ran();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert_eq!(ran.json()["stopped"], "time-limit");
 }
 
 /// What cannot be noted for `--resume` is not done. A line of which only half could be written is no damage.

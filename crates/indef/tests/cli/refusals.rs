@@ -1,7 +1,12 @@
 //! Bad input: for each, a clear line that names it and the remedy; nothing is
 //! modified.
 
-use std::{fs, os::unix::ffi::OsStringExt, path::PathBuf};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::ffi::OsStringExt,
+    path::PathBuf,
+};
 
 use crate::common::{ForAnybody, Ran, Run, indef, indef_with_state, is_root, run, scratch};
 
@@ -105,7 +110,8 @@ fn a_failure_is_in_the_document_too() {
         (&["report", missing], 1, missing),
         (&["profile", "show", missing], 1, missing),
         (&["trace", "--pid", "999999999"], 1, "no process"),
-        (&["watch", file], 1, "--once"),
+        (&["watch", file], 2, "--once"),
+        (&["profile", "export", file], 2, "-o"),
         (&["scan", "--bogus", file], 2, "--bogus"),
         (&["scan"], 2, "required"),
     ];
@@ -277,7 +283,7 @@ fn odd_names_stay_on_one_line_and_come_back_whole() {
     for name in names {
         let path = dir
             .path()
-            .join(PathBuf::from(std::ffi::OsString::from_vec(name.to_vec())));
+            .join(PathBuf::from(OsString::from_vec(name.to_vec())));
         fs::write(path, vec![1; 10_000]).unwrap();
     }
     let ran = indef().args(["scan", "--json"]).arg(dir.path()).ran();
@@ -308,6 +314,46 @@ fn odd_names_stay_on_one_line_and_come_back_whole() {
     let ran = indef().arg("run").arg(missing).ran();
     assert_eq!(ran.status, 1);
     assert!(!ran.error_line("not\\nthere").contains('\x1b'), "{ran:?}");
+}
+
+/// Whatever a word holds, an error that repeats it moves no cursor and forges no line.
+#[test]
+fn odd_words_are_shown_as_escapes() {
+    let odd = "\u{1b}[2J\u{7}\u{202e}\r\nerror: all is well";
+    let (option, glob) = (format!("--{odd}"), format!("[{odd}"));
+    let commands: [&[&str]; 9] = [
+        &[odd],
+        &["scan", &option],
+        &["scan", "/tmp", "--io-size", odd],
+        &["scan", "/tmp", "--color", odd],
+        &["run", "/tmp", "--engine", odd],
+        &["run", "/tmp", "--exclude", &glob],
+        &["watch", "--window", odd],
+        &["help", odd],
+        &["doctor", odd],
+    ];
+    for words in commands {
+        let ran = run(words);
+        assert_eq!(ran.status, 2, "{ran:?}");
+        let is_safe = |c: char| c == '\n' || !c.is_control() && c != '\u{202e}';
+        assert!(ran.err.chars().all(is_safe), "{ran:?}");
+        assert!(ran.err.contains("\\u{1b}[2J"), "{ran:?}");
+        let is_error = |line: &&str| line.starts_with("error: ");
+        assert_eq!(ran.err.lines().filter(is_error).count(), 1, "{ran:?}");
+        let ran = run(words.iter().chain(&["--json"]));
+        let told = ran.json()["error"].as_str().unwrap().to_owned();
+        assert!(told.contains("\\u{1b}[2J"), "{told}");
+    }
+    // What is wrong with it cannot be shown.
+    let odd = OsString::from_vec(b"1\xff\x1b".to_vec());
+    let ran = run([
+        OsStr::new("scan"),
+        "/tmp".as_ref(),
+        "--io-size".as_ref(),
+        &odd,
+    ]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(!ran.err.contains('\u{1b}'), "{ran:?}");
 }
 
 /// Base64, as the documents have it.
