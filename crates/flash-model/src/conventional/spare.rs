@@ -42,7 +42,12 @@ impl ConventionalNamespace {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Device, NamespaceKind, NamespaceSpec, Profile};
+    use workloads::Numbers;
+
+    use crate::{
+        Device, NamespaceKind, NamespaceSpec, Profile,
+        ftl::{Ftl, FtlGeometry, PagePlacement},
+    };
 
     use super::*;
 
@@ -68,5 +73,44 @@ mod tests {
         );
         assert!(!spare("fast24", Bytes::gib(8)).is_far_from_nominal());
         assert!(spare("zn540", Bytes::gib(1)).percent > 500.0);
+    }
+
+    /// Bytes that are programmed for each that the host writes, in single logical pages anywhere, once twice as many have
+    /// been overwritten as the namespace has.
+    fn amplification(size: Bytes) -> f64 {
+        let profile = Profile::builtin("indef-femu").unwrap();
+        let mut ftl = ConventionalNamespace::new(0, size.0, &profile).unwrap().ftl;
+        let FtlGeometry {
+            logical_pages,
+            slots_per_page,
+            ..
+        } = *ftl.geometry();
+        let (mut numbers, mut work) = (Numbers::new(1), Vec::new());
+        ftl.write(0, logical_pages, PagePlacement::RoundRobin, &mut work);
+        let mut overwrite = |ftl: &mut Ftl, count| {
+            for _ in 0..count {
+                work.clear();
+                ftl.write(
+                    numbers.below(logical_pages),
+                    1,
+                    PagePlacement::RoundRobin,
+                    &mut work,
+                );
+            }
+        };
+        overwrite(&mut ftl, 2 * logical_pages);
+        let before = *ftl.counters();
+        overwrite(&mut ftl, logical_pages / 2);
+        ftl.counters()
+            .since(&before)
+            .write_amplification(slots_per_page)
+    }
+
+    #[test]
+    fn a_small_namespace_amplifies_writes_far_less() {
+        let (small, large) = (amplification(Bytes::mib(512)), amplification(Bytes::gib(8)));
+        println!("512 MiB: {small:.2}, 8 GiB: {large:.2}");
+        assert!((2.3..2.7).contains(&small), "{small}");
+        assert!((6.0..8.0).contains(&large), "{large}");
     }
 }
