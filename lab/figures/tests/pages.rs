@@ -1,6 +1,7 @@
-//! Pages and their results: what is stale, what is missing, and the project's own.
+//! Pages and their results: what is stale, what is missing, and the project's own; and that
+//! docs/evidence.md names what there is.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use figures::{Machine, Record, Row, Session, Value, tree};
 use tempfile::TempDir;
@@ -221,5 +222,103 @@ fn the_projects_pages_show_their_results() {
         stale.is_empty(),
         "make figures would change:\n{}",
         stale.join("\n")
+    );
+}
+
+/// The names of all tests below a folder, those of a suite (`NAME = crate::CASE`) included.
+fn add_tests(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            add_tests(&path, names);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let mut is_test = false;
+            for line in text.lines().map(str::trim) {
+                let function = line
+                    .strip_prefix("fn ")
+                    .and_then(|rest| rest.split_once('('));
+                if let Some((name, _)) = line.split_once(" = crate::") {
+                    names.insert(name.to_owned());
+                } else if let Some((name, _)) = function.filter(|_| is_test) {
+                    names.insert(name.to_owned());
+                }
+                is_test = line == "#[test]" || (is_test && line.starts_with("#["));
+            }
+        }
+    }
+}
+
+/// Whether a link of a page in docs/ leads to a page, and to a heading of it.
+fn leads_somewhere(root: &Path, link: &str) -> bool {
+    let (page, heading) = link.split_once('#').unwrap_or((link, ""));
+    let anchor = |line: &str| -> String {
+        let words = line.trim_start_matches('#').trim().to_lowercase();
+        let words = words.replace(' ', "-");
+        words.replace(|c: char| !c.is_alphanumeric() && c != '-' && c != '_', "")
+    };
+    fs::read_to_string(root.join("docs").join(page)).is_ok_and(|text| {
+        let mut headings = text.lines().filter(|line| line.starts_with('#'));
+        heading.is_empty() || headings.any(|line| anchor(line) == heading)
+    })
+}
+
+/// Rows of docs/evidence.md that name a test or a page that there is not, or nothing.
+fn unfounded(root: &Path) -> Vec<String> {
+    let mut tests = BTreeSet::new();
+    for folder in ["crates", "lab", "xtask"] {
+        add_tests(&root.join(folder), &mut tests);
+    }
+    let page = fs::read_to_string(root.join("docs/evidence.md")).unwrap();
+    let rows = page.lines().filter_map(|line| {
+        let (_, shown) = line.strip_suffix(" |")?.rsplit_once(" | ")?;
+        (shown != "shown by").then_some(shown)
+    });
+    let mut unfounded = Vec::new();
+    for shown in rows {
+        let names = shown.split('`').skip(1).step_by(2);
+        let links = shown.split("](").skip(1);
+        let links = links.map(|rest| rest.split(')').next().unwrap());
+        let missing = (names.clone().filter(|name| !tests.contains(*name)))
+            .chain(links.clone().filter(|link| !leads_somewhere(root, link)));
+        unfounded.extend(missing.map(str::to_owned));
+        if names.count() + links.count() == 0 {
+            unfounded.push(shown.to_owned());
+        }
+    }
+    unfounded
+}
+
+#[test]
+fn what_evidence_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    assert_eq!(unfounded(&root), [""; 0]);
+}
+
+#[test]
+fn evidence_that_is_gone_is_found() {
+    let tree = small_tree();
+    let write = |path: &str, text: &str| {
+        let path = tree.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "crates/a.rs",
+        "#[test]\n#[ignore]\nfn it_is() {}\nfn helper() {}\n",
+    );
+    write("lab/suite.rs", "    loop_case = crate::case,\n");
+    write("xtask/b.rs", "");
+    write("docs/b.md", "## Of `a` and b/c: d\n");
+    write(
+        "docs/evidence.md",
+        "| claim | shown by |\n|---|---|\n\
+         | a `word` | `it_is`, `loop_case`, [d](b.md#of-a-and-bc-d), [a](a.md) |\n\
+         | b | `helper`, `gone`, [d](b.md#of-b) and [c](c.md) |\n\
+         | c | nothing |\n",
+    );
+    assert_eq!(
+        unfounded(tree.path()),
+        ["helper", "gone", "b.md#of-b", "c.md", "nothing"]
     );
 }
