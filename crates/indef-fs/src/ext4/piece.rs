@@ -380,7 +380,7 @@ impl<'a> DonorPiece<'a> {
         &mut self,
         part: FileRange,
         donor: FileOffset,
-        in_memory: InMemory,
+        mut in_memory: InMemory,
         moved: &mut Moved,
         mapper: &mut Mapper,
     ) -> Result<Bytes, Refusal> {
@@ -402,6 +402,10 @@ impl<'a> DonorPiece<'a> {
             None => vec![(part, told)],
             Some(_) => self.moved_until_error(part, donor, mapper),
         };
+        // Somebody may have written to it since the look.
+        if in_memory == InMemory::Nothing && self.has_data(part, mapper).unwrap_or(true) {
+            in_memory = InMemory::Perhaps;
+        }
         for (range, bytes) in &places {
             let donor = donor + (range.start - part.start);
             self.unsure.note(*range, donor, in_memory, *bytes);

@@ -1,7 +1,7 @@
 use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
 };
@@ -11,6 +11,7 @@ use linux_abi::{
     ext4::{MoveResult, move_extents},
     mapping::SharedBytes,
 };
+use rustix::fs::{FallocateFlags, fallocate};
 use scratch_fs::{FragmentOptions, ScratchFs, Segment, Shape, fill_pool, fragment, require};
 
 use super::*;
@@ -457,4 +458,33 @@ fn loop_what_was_unwritten_at_the_last_look_is_moved_as_data() {
             .chain(&now[4 * page..])
             .all(|byte| *byte == 0)
     );
+}
+
+/// What comes between that look and the call has no page that is pinned.
+#[test]
+fn loop_what_was_written_after_the_last_look_and_was_reclaimed_is_told_of() {
+    let Some(full) = Full::new() else {
+        return;
+    };
+    let file = open(&full.path);
+    // The pool has these blocks.
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 0, LEN.get()).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let write = |relocation: &mut Ext4Relocation<'_>| {
+        relocation.piece.as_mut().unwrap().call = |file, donor, at, place, blocks| {
+            let len = blocks * PAGE;
+            if WRITTEN.load(Ordering::Relaxed) == 0 {
+                file.write_all_at(&vec![7; len as usize], at * PAGE)
+                    .unwrap();
+                file.sync_all().unwrap();
+                WRITTEN.store(len, Ordering::Relaxed);
+            }
+            move_extents(file, donor, at, place, blocks)
+        };
+    };
+    let short = |_: &Shared, target: &Target| full.reclaim(target);
+    let (_, done) = move_with(&full.path, |_| (), write, short);
+    assert_eq!(failed(done).1, Bytes(WRITTEN.load(Ordering::Relaxed)));
 }
