@@ -320,10 +320,13 @@ impl<'a> Donor<'a> {
 
     /// After an exchange of `span`, before the donor gives back the blocks that it got: make the
     /// exchange durable where they are shared with somebody else. See (5) in the module.
+    ///
+    /// An exchange changes both inodes, and the donor has no data to write: what others have written to the file since, and
+    /// the device refuses, would end a sync of the file before that of the log (`xfs_file_fsync`, fs/xfs/xfs_file.c, v6.12).
     pub(super) fn settle(&self, span: FileRange) -> Result<(), Refusal> {
         if is_shared(&self.layout(span)?, span) {
-            fsync(&self.target.file)
-                .map_err(|errno| self.refuse("make an exchange durable", None, errno.into()))?;
+            let operation = "make an exchange durable";
+            fsync(&self.file).map_err(|errno| self.target.error(operation, None, errno))?;
         }
         Ok(())
     }
@@ -370,13 +373,17 @@ fn join(layout: &Layout, range: FileRange, wanted: impl Fn(ExtentFlags) -> bool)
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, chown};
+    use std::{
+        io::Write,
+        os::unix::fs::{FileExt, MetadataExt, chown},
+    };
 
-    use linux_abi::fsxattr::Flags;
-    use rustix::fs::{Mode, fchmod};
-    use scratch_fs::{ScratchFs, require};
+    use linux_abi::{fsxattr::Flags, shutdown, xfs::swap_extents};
+    use rustix::fs::{Mode, fchmod, ioctl_ficlone};
+    use scratch_fs::{ScratchFs, fill_pool, require};
 
     use super::*;
+    use crate::xfs::{file::map_file, freshness::Sample};
 
     const OWNER: u32 = 1000;
     const PROJECT: u32 = 7;
@@ -421,5 +428,72 @@ mod tests {
         assert_eq!(owned(), (OWNER, OWNER, PROJECT));
         drop(lent);
         assert_eq!(owned(), (0, 0, 0));
+    }
+
+    /// Who shares the old blocks with the donor may write to them once it has gone.
+    #[test]
+    fn loop_an_exchange_that_is_settled_survives_a_cut() {
+        // With reverse mapping the kernel exchanges one extent after the other.
+        for features in ["rmapbt=0,reflink=1", "rmapbt=1,reflink=1"] {
+            survives_a_cut(features);
+        }
+    }
+
+    fn survives_a_cut(features: &str) {
+        let builder = ScratchFs::builder("xfs", Bytes::mib(320));
+        let Some(mut scratch) = require(builder.mkfs_args(["-m", features]).build()) else {
+            return;
+        };
+        let path = scratch.path().join("file");
+        let (bytes, whole) = (vec![1; LEN as usize], FileRange::new(0, LEN));
+        std::fs::write(&path, &bytes).unwrap();
+        let target = Target::open(&path).unwrap();
+        let donor = Donor::new(&target, OFlags::empty()).unwrap();
+        donor.file.write_all_at(&bytes, 0).unwrap();
+        donor.sync().unwrap();
+        let copy = File::create(scratch.path().join("copy")).unwrap();
+        ioctl_ficlone(&copy, &target.file).unwrap();
+        drop(copy);
+        scratch.sync().unwrap();
+        let new = donor.layout(whole).unwrap();
+        let sample = Sample::take(&target).unwrap();
+        let (modified, changed) = (sample.modified, sample.changed);
+        swap_extents(&target.file, &donor.file, LEN, modified, changed).unwrap();
+        donor.settle(whole).unwrap();
+        shutdown::without_flush(&target.file).unwrap();
+        drop(donor);
+        drop(target);
+        scratch.remount().unwrap();
+        let target = Target::open(&path).unwrap();
+        let now = map_file(&target, whole, false).unwrap();
+        assert_eq!(now.extents(), new.extents());
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+
+    /// It makes an exchange durable, and none of what others write to the file.
+    #[test]
+    fn loop_an_exchange_is_settled_though_the_pool_is_full() {
+        let size = Bytes::mib(320);
+        let pool = ScratchFs::builder("ext4", size + Bytes::mib(128)).build();
+        let Some(pool) = require(pool) else {
+            return;
+        };
+        let thin = ScratchFs::builder("xfs", size).folder(pool.path());
+        let Some(mut scratch) = require(thin.build()) else {
+            return;
+        };
+        let path = scratch.path().join("file");
+        std::fs::write(&path, vec![1; LEN as usize]).unwrap();
+        scratch.sync().unwrap();
+        let filler = fill_pool(&mut scratch, &pool, Bytes::ZERO).unwrap();
+        let target = Target::open(&path).unwrap();
+        let donor = Donor::new(&target, OFlags::empty()).unwrap();
+        ioctl_ficlone(&donor.file, &target.file).unwrap();
+        let mut other = File::options().append(true).open(&path).unwrap();
+        other.write_all(&[2; LEN as usize]).unwrap();
+        donor.settle(FileRange::new(0, LEN)).unwrap();
+        other.sync_all().unwrap_err();
+        std::fs::remove_file(filler).unwrap();
+        pool.sync().unwrap();
     }
 }

@@ -374,11 +374,12 @@ impl Swap<'_> {
             Some(Errno::INVAL) => SkipReason::Unsupported.into(),
             _ => refuse(self.target, "exchange extents", None, error),
         })?;
+        // The next call needs space, and may fail.
+        self.donor.settle(self.file)?;
         if !self.sole {
             // Direct reads of the old blocks may be under way; they end before the blocks are freed.
             barrier(self.target, &self.geometry)?;
         }
-        self.donor.settle(self.file)?;
         Ok(Moved {
             relocated: self.relocated,
             locked,
