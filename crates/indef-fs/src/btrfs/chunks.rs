@@ -22,7 +22,10 @@ use indef_core::SkipReason;
 use linux_abi::btrfs::{
     self, BlockGroupKind, cancel_balance, each_extent, empty_data_chunk, free_runs,
 };
-use rustix::{fs::syncfs, io::Errno};
+use rustix::{
+    fs::{StatVfsMountFlags, fstatvfs, syncfs},
+    io::Errno,
+};
 use units::{Bytes, PhysRange};
 
 use super::{
@@ -112,8 +115,8 @@ impl Emptier for Chunks {
                 self.give_up_paused(part);
                 NotEmptied::Ended
             }
-            // What moves has its place by then.
-            Some(Errno::NOSPC) if synced == Err(Errno::NOSPC) => {
+            // What moves has its place by then. Trees have room, too.
+            Some(Errno::NOSPC) if synced == Err(Errno::NOSPC) && self.has_room_for_trees() => {
                 NotEmptied::Failed(Finding::DeviceFull.into())
             }
             // Metadata needs room, too.
@@ -171,6 +174,13 @@ impl Chunks {
         if let Err(error) = ended {
             tracing::warn!(%error, "a balance of one chunk may be paused");
         }
+    }
+
+    /// Whether a sync that fails for want of space wants the device's. A Btrfs that is short of room for its trees tells users
+    /// that nothing is free (`btrfs_statfs`, fs/btrfs/super.c, v6.12), and is read-only from a commit on that found none.
+    fn has_room_for_trees(&self) -> bool {
+        let told = fstatvfs(&self.root);
+        told.is_ok_and(|it| it.f_bavail > 0 && !it.f_flag.contains(StatVfsMountFlags::RDONLY))
     }
 
     /// The bytes of a part that are not in it any more. The kernel first copies all that lies in a chunk, and then has files use
