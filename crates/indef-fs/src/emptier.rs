@@ -9,7 +9,11 @@ use std::io;
 use indef_core::{SkipReason, layout::Movable};
 use units::{Bytes, PhysOffset, PhysRange};
 
-use crate::{Filesystem, FsKind, SpaceMap, btrfs, f2fs};
+use crate::{
+    Filesystem, FsKind, SpaceMap,
+    btrfs::{self, NewChunks},
+    f2fs,
+};
 
 /// Has the kernel empty parts of one file system.
 pub trait Emptier: Sync {
@@ -123,6 +127,8 @@ pub struct PartMap {
     pub vacant: Vec<PhysRange>,
     /// How much of them is the file system's own, wherever that is: no longer run counts before there is more.
     pub kept: Bytes,
+    /// What new parts can have, where that is not all that lies side by side.
+    pub(crate) new_chunks: Option<NewChunks>,
     /// Free runs in each part, by its number.
     pub(crate) inside: Vec<(u64, Bytes)>,
     /// All free space, as files can get it.
@@ -143,6 +149,17 @@ impl PartMap {
             }
         }
         parts
+    }
+
+    /// The run that there is once these parts of a place are empty.
+    pub fn won(&self, place: PhysRange, parts: &[Part]) -> Bytes {
+        match &self.new_chunks {
+            Some(new) => {
+                let is_empty = |number| parts.iter().any(|part| part.address == number);
+                new.longest_without(is_empty).min(place.len)
+            }
+            None => place.len.saturating_sub(self.kept),
+        }
     }
 
     /// The free runs in all parts but these.

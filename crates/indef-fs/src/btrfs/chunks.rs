@@ -29,7 +29,7 @@ use rustix::{
 use units::{Bytes, PhysRange};
 
 use super::{
-    rows::{Rows, holes, kind_of_new, unallocated_runs},
+    rows::{NewChunks, Rows, holes, kind_of_new, unallocated_runs},
     settled::folder,
 };
 use crate::{
@@ -285,5 +285,10 @@ fn look(root: &File, stop: &dyn Fn() -> bool) -> io::Result<Option<PartMap>> {
         map.space.free.push(PhysRange::new(end, run));
         end = end.saturating_add(run);
     }
+    map.new_chunks = Some(NewChunks {
+        devices,
+        chunks,
+        kind,
+    });
     Ok(Some(map))
 }

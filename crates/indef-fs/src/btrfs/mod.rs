@@ -66,6 +66,7 @@ use commits::Commits;
 pub(crate) use held::partly_reached;
 pub(crate) use inodes::{Chunk, TreeInodes};
 use relocation::BtrfsRelocation;
+pub(crate) use rows::NewChunks;
 pub(crate) use share::BtrfsShareRange;
 pub use whole::{Change, Folders, Numbered, SubvolumeFiles, TreeChunk};
 

@@ -7,7 +7,7 @@
 //! are made (`decide_stripe_size_regular`, fs/btrfs/volumes.c, v6.12), and two bytes of it are one of a place.
 
 use linux_abi::btrfs::{BlockGroupKind, Chunk, Device, Stripe};
-use units::PhysRange;
+use units::{Bytes, PhysRange};
 
 /// The first bytes of a device are in no chunk (`BTRFS_DEVICE_RANGE_RESERVED`, fs/btrfs/fs.h, v6.12).
 const RESERVED: u64 = 1 << 20;
@@ -121,6 +121,26 @@ impl<'a> Rows<'a> {
         let before = self.rows[..number].iter().map(|row| row.spread);
         let before = before.fold(1, u64::saturating_add);
         Some(all.saturating_mul(before).saturating_add(of_device))
+    }
+}
+
+/// What new chunks can have, once others are gone.
+#[derive(Clone, Debug)]
+pub(crate) struct NewChunks {
+    pub(super) devices: Vec<Device>,
+    pub(super) chunks: Vec<Chunk>,
+    /// The kind of new ones.
+    pub(super) kind: BlockGroupKind,
+}
+
+impl NewChunks {
+    /// The longest run without the chunks that are `gone`. Stripes take what there is on all devices, also where a row of
+    /// chunks is not, so that less may come of a row than has lain there.
+    pub(crate) fn longest_without(&self, gone: impl Fn(u64) -> bool) -> Bytes {
+        let mut left = self.chunks.clone();
+        left.retain(|chunk| !gone(chunk.start));
+        let runs = unallocated_runs(&holes(&self.devices, &left), self.kind);
+        Bytes(runs.into_iter().max().unwrap_or(0))
     }
 }
 
@@ -426,6 +446,24 @@ mod tests {
         assert_eq!(holes, [hole(1, 1, 20), hole(1, 61, 39), hole(2, 41, 159)]);
         // Behind them, on both devices.
         assert_eq!(rows.vacant(&holes), [range(422, 78)]);
+    }
+
+    /// Its next chunk has a third stripe, which is short, and so are the others.
+    #[test]
+    fn a_device_with_little_room_shortens_what_others_give() {
+        let striped = BlockGroupKind::DATA | BlockGroupKind::RAID0;
+        let new = NewChunks {
+            devices: [1, 2, 3].map(|number| device(number, 41)).into(),
+            chunks: vec![
+                chunk(0, 80, striped, &[(1, 1), (2, 1)]),
+                chunk(80, 30, striped, &[(3, 1)]),
+            ],
+            kind: striped,
+        };
+        let longest = |gone: &[u64]| new.longest_without(|start| gone.contains(&(start / MIB)));
+        assert_eq!(longest(&[]), Bytes::mib(10));
+        assert_eq!(longest(&[0]), Bytes::mib(60));
+        assert_eq!(longest(&[0, 80]), Bytes::mib(120));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! kernel would else take new space for it, and nothing would be won.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     fs::File,
     thread,
@@ -151,17 +152,28 @@ impl Compactor<'_> {
         loop {
             let mut parts = map.parts_without(|part| stuck.contains_key(&part.address()));
             let movable: Vec<Movable> = parts.iter().map(Movable::from).collect();
+            // The place of the region that was found last.
+            let whole = Cell::new(None);
             let region = pick(map.space.longest(), limits, |wanted| {
-                let mut region = cheapest_region(&map.vacant, &movable, wanted + map.kept)?;
-                region.place.len -= map.kept;
-                Some((region, region.to_move))
+                let mut len = wanted + map.kept;
+                loop {
+                    let mut region = cheapest_region(&map.vacant, &movable, len)?;
+                    let place = region.place;
+                    let inside = parts.iter().filter(|part| place.contains(part.place));
+                    let won = map.won(place, &inside.copied().collect::<Vec<_>>());
+                    if won >= wanted {
+                        whole.set(Some(place));
+                        region.place.len = won;
+                        return Some((region, region.to_move));
+                    }
+                    len = place.len + (wanted - won);
+                }
             });
             let region = match region {
                 Ok(region) => region,
                 Err(why) => return Ok(Err(why)),
             };
-            let mut place = region.place;
-            place.len += map.kept;
+            let place = whole.take().unwrap_or(region.place);
             parts.retain(|part| place.contains(part.place));
             // What is done first has cost the least if the run ends early.
             parts.sort_by_key(|part| part.used);
