@@ -220,14 +220,28 @@ fn loop_free_space_of_btrfs_becomes_whole() {
 /// On the larger device there is room that has no counterpart on the other one, and gives no room for a mirrored chunk.
 #[test]
 fn loop_mirrored_chunks_give_room_on_both_devices() {
-    on_two_devices("raid1", VOLUME);
+    on_devices("raid1", UNEQUAL, VOLUME, "256MiB");
 }
 
 /// A striped chunk has a half of its data on each device; on the larger one there is room for others, of one stripe.
 #[test]
 fn loop_striped_chunks_give_room_on_both_devices() {
-    on_two_devices("raid0", Bytes(2 * VOLUME.get()));
+    on_devices("raid0", UNEQUAL, Bytes(2 * VOLUME.get()), "256MiB");
 }
+
+#[test]
+fn loop_mirrored_stripes_give_room_on_four_devices() {
+    on_devices("raid10", &[SMALL; 4], Bytes(2 * SMALL.get()), "128MiB");
+}
+
+/// One of three stripes is a parity.
+#[test]
+fn loop_stripes_with_a_parity_give_room_on_three_devices() {
+    on_devices("raid5", &[SMALL; 3], Bytes(2 * SMALL.get()), "128MiB");
+}
+
+const UNEQUAL: &[Bytes] = &[VOLUME, Bytes::mib(1280)];
+const SMALL: Bytes = Bytes::mib(256);
 
 #[test]
 fn loop_chunks_with_both_copies_on_a_device_give_room_there() {
@@ -235,15 +249,33 @@ fn loop_chunks_with_both_copies_on_a_device_give_room_there() {
     becomes_whole(builder, Bytes(VOLUME.get() / 2), "64MiB");
 }
 
-fn on_two_devices(kind: &str, room: Bytes) {
+fn on_devices(kind: &str, sizes: &[Bytes], room: Bytes, wanted: &str) {
     if !is_root() {
         return scratch_fs::skip("it needs root");
     }
-    let second = Second::of(Bytes::mib(1280));
-    let builder = ScratchFs::builder("btrfs", VOLUME)
-        .mkfs_args(["-d", kind, "-m", "raid1", &second.device])
-        .mount_options(&format!("device={}", second.device));
-    becomes_whole(builder, room, "256MiB");
+    let seconds: Vec<_> = sizes[1..].iter().map(|size| Second::of(*size)).collect();
+    let others: Vec<_> = seconds.iter().map(|it| it.device.as_str()).collect();
+    let options: Vec<_> = others.iter().map(|it| format!("device={it}")).collect();
+    let builder = ScratchFs::builder("btrfs", sizes[0])
+        .mkfs_args([&["-d", kind, "-m", "raid1"][..], &others[..]].concat())
+        .mount_options(&options.join(","));
+    becomes_whole(builder, room, wanted);
+}
+
+/// How many files of 16 MiB fit into a free run, and how many of them are born in one extent.
+fn born_in_run(scratch: &ScratchFs, len: u64) -> (u64, u64) {
+    let fit = len / (16 * MIB);
+    let path = |number| scratch.path().join(format!("large{number}"));
+    let is_whole = |number: &u64| {
+        let file = File::create(path(*number)).unwrap();
+        fallocate(&file, FallocateFlags::empty(), 0, 16 * MIB).unwrap();
+        scratch_fs::fragments(&file).unwrap() == 1
+    };
+    let born_whole = (0..fit).filter(is_whole).count();
+    for number in 0..fit {
+        fs::remove_file(path(number)).unwrap();
+    }
+    (fit, born_whole as u64)
 }
 
 /// What is told is what comes, nothing is cut, and all is as it was.
@@ -269,6 +301,9 @@ fn becomes_whole(builder: ScratchFsBuilder, room: Bytes, wanted: &str) {
     assert!(got >= expected, "{expected} were expected, {got} are there");
     let born = born_in(&scratch);
     assert!(born <= 4, "{born} extents");
+    let (fit, born_whole) = born_in_run(&scratch, got);
+    // Not across the end of a chunk.
+    assert!(born_whole >= fit / 4 * 3, "{born_whole} of {fit} are whole");
     assert!(extents(&files) <= pieces);
     scratch.remount().unwrap();
     assert!(contents(&files) == bytes);
