@@ -138,7 +138,7 @@ pub(crate) struct RunTotals {
     pub(crate) files_moved: u64,
     pub(crate) files_skipped: u64,
     pub(crate) files_failed: u64,
-    /// Of these, files of which what was moved may be in memory alone.
+    /// Of these, files of which what was moved may not be durable.
     #[serde(default)]
     pub(crate) files_unwritten: u64,
     /// Paths that could not be looked at.

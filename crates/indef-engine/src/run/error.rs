@@ -14,7 +14,7 @@ pub enum FileError {
     Fs(#[from] FsError),
     /// It had moved, and then writing that back failed.
     #[error(
-        "{0}: what was moved may be in memory alone; copy the file elsewhere before the machine is switched off, and check \
+        "{0}: what was moved may not be durable; copy the file elsewhere before the machine is switched off, and check \
          the device"
     )]
     Unwritten(#[source] FsError),

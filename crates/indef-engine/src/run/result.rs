@@ -138,7 +138,7 @@ impl FileResult {
         self.reason == Some(Reason::Skip(SkipReason::Stopped))
     }
 
-    /// Whether what was moved of it could not be written: it may be in memory alone.
+    /// Whether what was moved of it could not be written: it may be in memory alone, or in a cache of the device.
     #[must_use]
     pub fn is_unwritten(&self) -> bool {
         match self.error() {
@@ -176,7 +176,7 @@ pub struct Totals {
     pub files_skipped: u64,
     /// Files with an error.
     pub files_failed: u64,
-    /// Of these, files of which what was moved may be in memory alone.
+    /// Of these, files of which what was moved may not be durable.
     pub files_unwritten: u64,
     /// Bytes that have new blocks.
     pub bytes_relocated: Bytes,

@@ -75,7 +75,7 @@ pub(super) fn run_facts(run: &RunDocument, files: &Digest) -> Vec<Fact> {
 pub(super) fn contents(totals: &RunTotals) -> String {
     match totals.files_unwritten {
         0 => "contents are whole all the same".to_owned(),
-        many => format!("what was moved of {} may be in memory alone", Count(many)),
+        many => format!("what was moved of {} may not be durable", Count(many)),
     }
 }
 

@@ -398,5 +398,5 @@ fn the_page_says_why_nothing_moved() {
     // Of files that moved, and could not be written back.
     let mut unwritten = result();
     unwritten["totals"]["files_unwritten"] = json!(1);
-    says(&unwritten, "what was moved of 1 may be in memory alone");
+    says(&unwritten, "what was moved of 1 may not be durable");
 }
