@@ -104,8 +104,8 @@ fn cannot_compact(why: &CannotCompact) -> String {
         CannotCompact::Parts(NoEmptier::Unknown) => "its data is stored in a way that is newer than this program, which cannot \
              tell which chunks lie side by side; btrfs balance start -dusage=50 PATH empties those that are half used"
             .into(),
-        CannotCompact::Parts(NoEmptier::Mixed) => "its chunks have data and metadata (mkfs.btrfs --mixed), which the kernel \
-             cannot empty one by one; btrfs balance start PATH empties all of them"
+        CannotCompact::Parts(NoEmptier::Mixed) => "its chunks have data and metadata (mkfs.btrfs --mixed), and \
+             indef does not know whether metadata finds a place elsewhere; btrfs balance start PATH empties all of them"
             .into(),
         CannotCompact::Parts(NoEmptier::ByItself) => {
             "it is on a device with zones, of which the kernel empties chunks by itself; there is nothing to do".into()
