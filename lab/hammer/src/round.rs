@@ -158,7 +158,8 @@ pub(crate) fn run(
         });
     } else {
         examined.add("quiet end", || {
-            quiet_end(&shared, &mut disk, &still, &hammered, nameless)
+            let was_killed = movers.moved().kills > 0;
+            quiet_end(&shared, &mut disk, &still, &hammered, nameless, was_killed)
         });
     }
     drop(disk);
@@ -323,6 +324,7 @@ fn quiet_end(
     still: &StillFacts,
     hammered: &Hammered,
     nameless: Option<i64>,
+    was_killed: bool,
 ) -> Result<Findings> {
     let mut model = shared.model().clone();
     model.all_synced(0);
@@ -334,7 +336,8 @@ fn quiet_end(
     findings.merge(examine_snapshots(disk.path(), &hammered.snapshots));
     let sharing = Sharing {
         more: hammered.snapshotted,
-        less: shared.volume.unshares,
+        // A kill may leave a step half done: some holders have its new blocks, the others the old ones.
+        less: shared.volume.unshares || was_killed,
     };
     findings.merge(examine_still(disk.path(), still, sharing));
     findings.merge(examine_nameless(disk.path(), nameless)?);
