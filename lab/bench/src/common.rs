@@ -1,6 +1,6 @@
 //! The options that all measurements have.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, sync::OnceLock};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -54,5 +54,39 @@ impl Common {
             Some(program) => Ok(fs::canonicalize(program)?),
             None => Ok(source_tree::release_binary("indef")?),
         }
+    }
+
+    /// This program, which is started for what needs a process of its own; a release build where this is none, unless
+    /// what is measured was given. It is built once: all runs are of the same code, whatever is edited meanwhile.
+    pub(super) fn own_program(&self) -> Result<PathBuf> {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        if self.indef.is_some() || !cfg!(debug_assertions) {
+            return Ok(std::env::current_exe()?);
+        }
+        if let Some(program) = BUILT.get() {
+            return Ok(program.clone());
+        }
+        let program = source_tree::release_binary("indef-lab")?;
+        Ok(BUILT.get_or_init(|| program).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_given_program_is_not_built_anew() {
+        let given = PathBuf::from("/proc/self/exe");
+        let common = Common {
+            runs: 1,
+            json: None,
+            keep: false,
+            images: None,
+            indef: Some(given),
+        };
+        let running = std::env::current_exe().unwrap();
+        assert_eq!(common.indef().unwrap(), running);
+        assert_eq!(common.own_program().unwrap(), running);
     }
 }

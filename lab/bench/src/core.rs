@@ -22,7 +22,7 @@ const FILES: u64 = 1_000;
 
 /// Measure: this program is run for it, so that its peak memory is its own.
 pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
-    let program = measure::own_program()?;
+    let program = common.own_program()?;
     let inner = ["bench", "core-inner"].map(OsString::from);
     let records = OsString::from(RECORDS.to_string());
     let command = [vec![program.into()], inner.to_vec(), vec![records]].concat();

@@ -67,21 +67,6 @@ pub(super) fn run(command: &[OsString]) -> Result<Used> {
     })
 }
 
-/// This program, which is started for what needs a process of its own; a release build where this is
-/// none. It is built once: all runs are of the same code, whatever is edited meanwhile.
-pub(super) fn own_program() -> Result<PathBuf> {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(program) = PROGRAM.get() {
-        return Ok(program.clone());
-    }
-    let program = if cfg!(debug_assertions) {
-        source_tree::release_binary("indef-lab")?
-    } else {
-        std::env::current_exe()?
-    };
-    Ok(PROGRAM.get_or_init(|| program).clone())
-}
-
 /// Return an error once a signal has arrived.
 pub(super) fn ensure_not_stopped() -> Result<()> {
     ensure!(!stop().load(Ordering::Relaxed), "stopped by a signal");

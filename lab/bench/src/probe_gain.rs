@@ -182,6 +182,7 @@ impl Ground<'_> {
     /// The mean time of a read in each run.
     fn read(&self, file: &Path) -> Result<Vec<f64>> {
         let readers = Readers {
+            common: &self.args.common,
             file,
             depth: 1,
             mode: Mode::Direct,

@@ -45,7 +45,7 @@ const SKEW: f64 = 1.2;
 pub(super) fn measure(args: &ProfileArgs, report: &mut Report) -> Result<()> {
     let common = &args.common;
     let indef = common.indef()?;
-    let own = measure::own_program()?;
+    let own = common.own_program()?;
     let folder = tempfile::tempdir_in(common.images()?)?;
     let trace = folder.path().join("trace");
     eprintln!("writing a trace of {} records", args.records);

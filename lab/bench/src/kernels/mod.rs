@@ -133,7 +133,7 @@ fn here(args: &KernelsArgs, cases: &[PeerCase]) -> Result<Measured> {
 
 fn in_guest(args: &KernelsArgs, release: Release) -> Result<Measured> {
     let Common { runs, .. } = args.common;
-    let (program, indef) = (measure::own_program()?, args.common.indef()?);
+    let (program, indef) = (args.common.own_program()?, args.common.indef()?);
     let folder = tempfile::tempdir()?;
     let mut command: Vec<String> = [
         &program.display().to_string(),

@@ -20,7 +20,7 @@ use stage::Stage;
 use units::Bytes;
 use workloads::Numbers;
 
-use crate::measure;
+use crate::{Common, measure};
 
 /// Bytes of one read.
 pub(super) const READ: Bytes = Bytes::kib(128);
@@ -64,6 +64,7 @@ pub struct LoadArgs {
 
 /// Readers of a file on a stage: [`load`] in a process of its own.
 pub(in super::super) struct Readers<'a> {
+    pub(in super::super) common: &'a Common,
     pub(in super::super) file: &'a Path,
     /// At the same time.
     pub(in super::super) depth: u32,
@@ -77,7 +78,7 @@ pub(in super::super) struct Readers<'a> {
 impl Readers<'_> {
     /// Their command line.
     pub(super) fn command(&self, seconds: f64, seed: u64) -> Result<Vec<OsString>> {
-        let mut load: Vec<OsString> = vec![measure::own_program()?.into()];
+        let mut load: Vec<OsString> = vec![self.common.own_program()?.into()];
         load.extend(["bench", "predictions-load"].map(OsString::from));
         load.push(self.file.into());
         let milliseconds = (seconds * 1000.0) as u64;

@@ -278,6 +278,7 @@ impl PredictionCase<'_> {
 
     fn readers(&self) -> Readers<'_> {
         Readers {
+            common: &self.args.common,
             file: &self.file,
             depth: self.depth,
             mode: self.mode,
