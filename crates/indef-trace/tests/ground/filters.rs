@@ -25,13 +25,14 @@ fn with(layer: Layer, fs: &ScratchFs, more: impl FnOnce(&mut Filter)) -> TraceOp
 /// Two processes with one file each; the first reads its block 0, its child all of a third file; the
 /// second reads block 1.
 struct Scene {
+    kind: &'static str,
     fs: ScratchFs,
     files: [PathBuf; 3],
     actors: [Actor; 2],
 }
 
 impl Scene {
-    fn new(kind: &str) -> Option<Self> {
+    fn new(kind: &'static str) -> Option<Self> {
         let fs = scratch(kind)?;
         let files = ["one", "two", "three"].map(|name| fs.path().join(name));
         let mut actors = [Actor::new(), Actor::new()];
@@ -39,7 +40,12 @@ impl Scene {
             actor.act(&format!("open d rd {}", plain_file(file, MIB)));
         }
         plain_file(&files[2], BLOCK);
-        Some(Self { fs, files, actors })
+        Some(Self {
+            kind,
+            fs,
+            files,
+            actors,
+        })
     }
 
     fn play(&mut self, options: &TraceOptions) -> Seen {
@@ -56,7 +62,7 @@ impl Scene {
         let expected: [Ranges; 3] = [0, 1, 2]
             .map(|n| reads_at((0..reads[n]).map(|_| if n == 1 { BLOCK } else { 0 }), BLOCK));
         let ranges = [0, 1, 2].map(|n| seen.of(&self.files[n]));
-        assert_eq!(ranges, expected);
+        assert_eq!(ranges, expected, "{}", self.kind);
     }
 }
 
@@ -112,111 +118,119 @@ fn loop_in_a_pid_namespace() {
     if !is_inside("loop_in_a_pid_namespace", &["-pf", "--mount-proc"]) {
         return;
     }
-    for layer in LAYERS {
-        let Some(mut scene) = Scene::new("ext4") else {
-            return;
-        };
-        let first = scene.actors[0].pid();
-        let options = TraceOptions {
-            raw: true,
-            ..with(layer, &scene.fs, |filter| filter.pids = vec![first])
-        };
-        let seen = scene.play(&options);
-        scene.assert(&seen, [1, 0, 1]);
-        // At layer fs, a task's last read is not among the single accesses as long as the task lives.
-        if layer == Layer::Syscall {
-            let pids: Vec<u32> = seen.accesses.iter().map(|access| access.pid).collect();
-            assert_eq!((pids.len(), pids[0]), (2, first), "{pids:?}");
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(mut scene) = Scene::new(kind) else {
+                return;
+            };
+            let first = scene.actors[0].pid();
+            let options = TraceOptions {
+                raw: true,
+                ..with(layer, &scene.fs, |filter| filter.pids = vec![first])
+            };
+            let seen = scene.play(&options);
+            scene.assert(&seen, [1, 0, 1]);
+            // At layer fs, a task's last read is not among the single accesses as long as the task lives.
+            if layer == Layer::Syscall {
+                let pids: Vec<u32> = seen.accesses.iter().map(|access| access.pid).collect();
+                assert_eq!((pids.len(), pids[0]), (2, first), "{pids:?}");
+            }
+
+            // A child in a namespace below is a child.
+            let third = name(&scene.files[2]);
+            forget(&scene.files[2]);
+            let watch = Watch::start(&options);
+            scene.actors[0].act(&format!("run unshare -pf cat {third}"));
+            scene.assert(&watch.finish(), [0, 0, 1]);
+
+            // Of all processes, the collector's own reads do not count.
+            forget(&scene.files[2]);
+            let watch = Watch::start(&with(layer, &scene.fs, |_| ()));
+            fs::read(&scene.files[2]).unwrap();
+            scene.actors[1].act("pread d 4096 4096");
+            scene.assert(&watch.finish(), [0, 1, 0]);
         }
-
-        // A child in a namespace below is a child.
-        let third = name(&scene.files[2]);
-        forget(&scene.files[2]);
-        let watch = Watch::start(&options);
-        scene.actors[0].act(&format!("run unshare -pf cat {third}"));
-        scene.assert(&watch.finish(), [0, 0, 1]);
-
-        // Of all processes, the collector's own reads do not count.
-        forget(&scene.files[2]);
-        let watch = Watch::start(&with(layer, &scene.fs, |_| ()));
-        fs::read(&scene.files[2]).unwrap();
-        scene.actors[1].act("pread d 4096 4096");
-        scene.assert(&watch.finish(), [0, 1, 0]);
     }
 }
 
 #[test]
 fn loop_processes_by_name() {
-    for layer in LAYERS {
-        let Some(mut scene) = Scene::new("ext4") else {
-            return;
-        };
-        let comm = |comm: &str| {
-            let comms = vec![comm.to_owned()];
-            move |filter: &mut Filter| filter.comms = comms
-        };
-        let options = with(layer, &scene.fs, comm("cat"));
-        let seen = scene.play(&options);
-        scene.assert(&seen, [0, 0, 1]);
-        // Not a name that only begins so.
-        let options = with(layer, &scene.fs, comm("ca"));
-        let seen = scene.play(&options);
-        scene.assert(&seen, [0, 0, 0]);
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(mut scene) = Scene::new(kind) else {
+                return;
+            };
+            let comm = |comm: &str| {
+                let comms = vec![comm.to_owned()];
+                move |filter: &mut Filter| filter.comms = comms
+            };
+            let options = with(layer, &scene.fs, comm("cat"));
+            let seen = scene.play(&options);
+            scene.assert(&seen, [0, 0, 1]);
+            // Not a name that only begins so.
+            let options = with(layer, &scene.fs, comm("ca"));
+            let seen = scene.play(&options);
+            scene.assert(&seen, [0, 0, 0]);
+        }
     }
 }
 
 #[test]
 fn loop_processes_by_name_with_all_their_threads() {
-    for layer in LAYERS {
-        let Some(mut scene) = Scene::new("ext4") else {
-            return;
-        };
-        // The longest name that the kernel keeps.
-        scene.actors[0].act("name databaseserver1");
-        scene.actors[1].act("name mysqld");
-        for (comms, [first, second, third]) in [
-            (vec!["mysqld"], [0, 2, 0]),
-            (vec!["ib_io_rd-1"], [0, 0, 0]),
-            (vec!["databaseserver1"], [1, 0, 0]),
-            (vec!["databaseserver1-cut", "postgres"], [1, 0, 0]),
-            (vec!["cat", "postgres", "mysqld"], [0, 2, 1]),
-        ] {
-            let comms = comms.into_iter().map(str::to_owned).collect();
-            let options = with(layer, &scene.fs, |filter| filter.comms = comms);
-            let watch = Watch::start(&options);
-            scene.actors[0].act("thread ib_io_rd-1 pread d 0 4096");
-            scene.actors[1].act("thread ib_io_rd-1 pread d 4096 4096");
-            // A thread of the kernel's submits it.
-            scene.actors[1].act("uring d polled 4096 4096");
-            let file = name(&scene.files[2]);
-            forget(&scene.files[2]);
-            scene.actors[1].act(&format!("run cat {file}"));
-            let seen = watch.finish();
-            scene.assert(&seen, [first, second, third]);
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(mut scene) = Scene::new(kind) else {
+                return;
+            };
+            // The longest name that the kernel keeps.
+            scene.actors[0].act("name databaseserver1");
+            scene.actors[1].act("name mysqld");
+            for (comms, [first, second, third]) in [
+                (vec!["mysqld"], [0, 2, 0]),
+                (vec!["ib_io_rd-1"], [0, 0, 0]),
+                (vec!["databaseserver1"], [1, 0, 0]),
+                (vec!["databaseserver1-cut", "postgres"], [1, 0, 0]),
+                (vec!["cat", "postgres", "mysqld"], [0, 2, 1]),
+            ] {
+                let comms = comms.into_iter().map(str::to_owned).collect();
+                let options = with(layer, &scene.fs, |filter| filter.comms = comms);
+                let watch = Watch::start(&options);
+                scene.actors[0].act("thread ib_io_rd-1 pread d 0 4096");
+                scene.actors[1].act("thread ib_io_rd-1 pread d 4096 4096");
+                // A thread of the kernel's submits it.
+                scene.actors[1].act("uring d polled 4096 4096");
+                let file = name(&scene.files[2]);
+                forget(&scene.files[2]);
+                scene.actors[1].act(&format!("run cat {file}"));
+                let seen = watch.finish();
+                scene.assert(&seen, [first, second, third]);
+            }
         }
     }
 }
 
 #[test]
 fn loop_processes_by_user() {
-    for layer in LAYERS {
-        let Some(mut scene) = Scene::new("xfs") else {
-            return;
-        };
-        let options = with(layer, &scene.fs, |filter| filter.uid = Some(65_534));
-        let watch = Watch::start(&options);
-        scene.actors[0].act("pread d 0 4096");
-        let third = name(&scene.files[2]);
-        // The temporary folder of the file system is the test's own.
-        let open = scene.fs.path().parent().unwrap();
-        run("chmod", &["755", &name(open)]);
-        run("chmod", &["644", &third]);
-        let status = scene.actors[1].act(&format!(
-            "run setpriv --reuid=65534 --regid=65534 --clear-groups cat {third}"
-        ));
-        assert_eq!(status, 0);
-        let seen = watch.finish();
-        scene.assert(&seen, [0, 0, 1]);
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(mut scene) = Scene::new(kind) else {
+                return;
+            };
+            let options = with(layer, &scene.fs, |filter| filter.uid = Some(65_534));
+            let watch = Watch::start(&options);
+            scene.actors[0].act("pread d 0 4096");
+            let third = name(&scene.files[2]);
+            // The temporary folder of the file system is the test's own.
+            let open = scene.fs.path().parent().unwrap();
+            run("chmod", &["755", &name(open)]);
+            run("chmod", &["644", &third]);
+            let status = scene.actors[1].act(&format!(
+                "run setpriv --reuid=65534 --regid=65534 --clear-groups cat {third}"
+            ));
+            assert_eq!(status, 0);
+            let seen = watch.finish();
+            scene.assert(&seen, [0, 0, 1]);
+        }
     }
 }
 
@@ -248,21 +262,23 @@ impl Drop for Group {
 #[test]
 fn loop_control_groups() {
     let Some(group) = Group::new() else { return };
-    for layer in LAYERS {
-        let Some(mut scene) = Scene::new("btrfs") else {
-            return;
-        };
-        let first = scene.actors[0].pid();
-        let below = group.0.join("below");
-        fs::create_dir(&below).unwrap();
-        fs::write(below.join("cgroup.procs"), first.to_string()).unwrap();
-        let options = with(layer, &scene.fs, |filter| {
-            filter.cgroup = Some(group.0.clone())
-        });
-        let seen = scene.play(&options);
-        scene.assert(&seen, [1, 0, 1]);
-        drop(scene);
-        fs::remove_dir(&below).unwrap();
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(mut scene) = Scene::new(kind) else {
+                return;
+            };
+            let first = scene.actors[0].pid();
+            let below = group.0.join("below");
+            fs::create_dir(&below).unwrap();
+            fs::write(below.join("cgroup.procs"), first.to_string()).unwrap();
+            let options = with(layer, &scene.fs, |filter| {
+                filter.cgroup = Some(group.0.clone())
+            });
+            let seen = scene.play(&options);
+            scene.assert(&seen, [1, 0, 1]);
+            drop(scene);
+            fs::remove_dir(&below).unwrap();
+        }
     }
 }
 
@@ -316,8 +332,8 @@ struct Overlay {
 }
 
 impl Overlay {
-    fn new() -> Option<Self> {
-        let fs = scratch("ext4")?;
+    fn new(kind: &str) -> Option<Self> {
+        let fs = scratch(kind)?;
         let elsewhere = tempfile::tempdir().unwrap();
         let [merged, top] = ["merged", "top"].map(|name| elsewhere.path().join(name));
         let parts = ["low:er/in", "second/in", "upper", "work", "upper2", "work2"];
@@ -368,7 +384,7 @@ impl Drop for Overlay {
 #[test]
 fn loop_paths_of_an_overlay() {
     for layer in LAYERS {
-        let Some(overlay) = Overlay::new() else {
+        let Some(overlay) = Overlay::new("ext4") else {
             return;
         };
         let merged = &overlay.merged;

@@ -96,18 +96,20 @@ fn names_that_are_gone(kind: &str, layer: Layer) -> bool {
 
 #[test]
 fn loop_deleted_before_it_was_met() {
-    for layer in LAYERS {
-        let Some(fs) = scratch("ext4") else { return };
-        let file = fs.path().join("file");
-        let mut actor = Actor::new();
-        actor.act(&format!("open d rd {}", plain_file(&file, MIB)));
-        fs::remove_file(&file).unwrap();
-        let watch = Watch::start(&options(layer, fs.path()));
-        actor.act("pread d 65536 4096");
-        let seen = watch.finish();
-        let all: Vec<_> = seen.all().map(|(_, ranges)| ranges.clone()).collect();
-        assert_eq!(all, [reads_at([65_536], BLOCK)]);
-        assert_eq!(seen.paths(), Vec::<std::path::PathBuf>::new());
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(fs) = scratch(kind) else { return };
+            let file = fs.path().join("file");
+            let mut actor = Actor::new();
+            actor.act(&format!("open d rd {}", plain_file(&file, MIB)));
+            fs::remove_file(&file).unwrap();
+            let watch = Watch::start(&options(layer, fs.path()));
+            actor.act("pread d 65536 4096");
+            let seen = watch.finish();
+            let all: Vec<_> = seen.all().map(|(_, ranges)| ranges.clone()).collect();
+            assert_eq!(all, [reads_at([65_536], BLOCK)], "{kind}, {layer:?}");
+            assert_eq!(seen.paths(), Vec::<std::path::PathBuf>::new());
+        }
     }
 }
 

@@ -15,7 +15,9 @@ use workloads::Numbers;
 
 use crate::{
     actor::Actor,
-    harness::{BLOCK, KIB, MIB, Seen, Watch, forget, options, plain_file, scratch, undisturbed},
+    harness::{
+        BLOCK, KIB, KINDS, MIB, Seen, Watch, forget, options, plain_file, scratch, undisturbed,
+    },
 };
 
 /// Blocks of the file, and reads of them.
@@ -122,103 +124,117 @@ fn ranking(counts: &[u64], blocks: &[usize]) -> f64 {
 #[test]
 fn loop_one_in_sixteen_keeps_the_ranking() {
     let blocks = reads_by_zipf();
-    for layer in [Layer::Fs, Layer::Syscall] {
-        let Some(fs) = scratch("ext4") else { return };
-        plain_file(&fs.path().join("file"), 4 * MIB);
-        // From the page cache many more, as a choice holds for some milliseconds.
-        let (steps, how, passes) = match layer {
-            Layer::Fs => (steps("uring f fixed", &blocks, 64), "rd", 1),
-            Layer::Syscall => (steps("preads f", &blocks, 1000), "r", 20),
-        };
-        let made = (READS * passes) as f64;
-        let seen = watched(&fs, layer, Sampling::OneIn(16), &steps.repeat(passes), how);
-        assert_eq!(seen.lost, 0);
-        let counts = counts_of(&seen, &fs);
-        let correlation = ranking(&counts, &blocks);
-        println!("{layer:?}: rank correlation of the hottest tenth {correlation:.3}");
-        assert!(correlation >= 0.95, "{layer:?}: {correlation}");
-        let sum: u64 = counts.iter().sum();
-        assert_eq!(sum, seen.sampled.counted);
-        assert!(counts.iter().all(|count| count.is_multiple_of(16)));
-        assert!((seen.sampled.one_in() - 16.0).abs() < 1e-9);
-        let error = seen.sampled.relative_error(sum);
-        let off = (sum as f64 - made).abs() / made;
-        println!("{layer:?}: {off:.3} off, {error:.3} stated");
-        assert!(off <= 5.0 * error, "{layer:?}: {sum} of {made}, {error}");
-        // At layer syscall one choice covers all reads of some milliseconds.
-        let is_shared = seen.sampled.common_error() > 0.0;
-        assert_eq!(is_shared, layer == Layer::Syscall);
+    for kind in KINDS {
+        for layer in [Layer::Fs, Layer::Syscall] {
+            let Some(fs) = scratch(kind) else { return };
+            plain_file(&fs.path().join("file"), 4 * MIB);
+            // From the page cache many more, as a choice holds for some milliseconds.
+            let (steps, how, passes) = match layer {
+                Layer::Fs => (steps("uring f fixed", &blocks, 64), "rd", 1),
+                Layer::Syscall => (steps("preads f", &blocks, 1000), "r", 20),
+            };
+            let made = (READS * passes) as f64;
+            let seen = watched(&fs, layer, Sampling::OneIn(16), &steps.repeat(passes), how);
+            assert_eq!(seen.lost, 0);
+            let counts = counts_of(&seen, &fs);
+            let correlation = ranking(&counts, &blocks);
+            println!("{kind}, {layer:?}: rank correlation of the hottest tenth {correlation:.3}");
+            assert!(correlation >= 0.95, "{kind}, {layer:?}: {correlation}");
+            let sum: u64 = counts.iter().sum();
+            assert_eq!(sum, seen.sampled.counted);
+            assert!(counts.iter().all(|count| count.is_multiple_of(16)));
+            assert!((seen.sampled.one_in() - 16.0).abs() < 1e-9);
+            let error = seen.sampled.relative_error(sum);
+            let off = (sum as f64 - made).abs() / made;
+            println!("{kind}, {layer:?}: {off:.3} off, {error:.3} stated");
+            assert!(
+                off <= 5.0 * error,
+                "{kind}, {layer:?}: {sum} of {made}, {error}"
+            );
+            // At layer syscall one choice covers all reads of some milliseconds.
+            let is_shared = seen.sampled.common_error() > 0.0;
+            assert_eq!(is_shared, layer == Layer::Syscall);
+        }
     }
 }
 
 /// Reads keep their requests and times, whoever is chosen.
 #[test]
 fn loop_a_chosen_read_is_whole() {
-    let Some(fs) = scratch("ext4") else { return };
-    let file = fs.path().join("file");
-    crate::harness::pieces_file(&file, 4 * MIB, BLOCK);
-    let steps = format!("preads f 65536{}", " 0".repeat(2000));
-    let seen = watched(&fs, Layer::Fs, Sampling::OneIn(7), &steps, "rd");
-    let reads = seen.reads_of(&file);
-    assert_eq!(
-        seen.requests_of(&file)[&(0, 65_536)],
-        16 * reads,
-        "{reads} reads"
-    );
-    assert!((1000..3500).contains(&reads), "{reads}");
-    assert!(seen.timed() > 0);
+    for kind in KINDS {
+        let Some(fs) = scratch(kind) else { return };
+        let file = fs.path().join("file");
+        crate::harness::pieces_file(&file, 4 * MIB, BLOCK);
+        let steps = format!("preads f 65536{}", " 0".repeat(2000));
+        let seen = watched(&fs, Layer::Fs, Sampling::OneIn(7), &steps, "rd");
+        let reads = seen.reads_of(&file);
+        assert_eq!(
+            seen.requests_of(&file)[&(0, 65_536)],
+            16 * reads,
+            "{kind}: {reads} reads"
+        );
+        assert!((1000..3500).contains(&reads), "{kind}: {reads}");
+        assert!(seen.timed() > 0, "{kind}");
+    }
 }
 
 /// A sequential reader is still one: its runs are cut where a choice ends, not into single reads.
 #[test]
 fn loop_a_sequential_reader_stays_one() {
-    let Some(fs) = scratch("ext4") else { return };
-    let file = fs.path().join("file");
-    plain_file(&file, 64 * MIB);
-    let mut actor = Actor::new();
-    actor.act(&format!("open f r {}", file.display()));
-    let watch = Watch::start(&TraceOptions {
-        sampling: Sampling::OneIn(4),
-        readahead: Some(units::Bytes::kib(128)),
-        ..options(Layer::Syscall, fs.path())
-    });
-    // 4 KiB each, from the first byte to the last, long enough for many choices.
-    let offsets: String = (0..16 * 1024).map(|n| format!(" {}", n * BLOCK)).collect();
-    for _ in 0..30 {
-        actor.act(&format!("preads f 4096{offsets}"));
+    for kind in KINDS {
+        let Some(fs) = scratch(kind) else { return };
+        let file = fs.path().join("file");
+        plain_file(&file, 64 * MIB);
+        let mut actor = Actor::new();
+        actor.act(&format!("open f r {}", file.display()));
+        let watch = Watch::start(&TraceOptions {
+            sampling: Sampling::OneIn(4),
+            readahead: Some(units::Bytes::kib(128)),
+            ..options(Layer::Syscall, fs.path())
+        });
+        // 4 KiB each, from the first byte to the last, long enough for many choices.
+        let offsets: String = (0..16 * 1024).map(|n| format!(" {}", n * BLOCK)).collect();
+        for _ in 0..30 {
+            actor.act(&format!("preads f 4096{offsets}"));
+        }
+        let seen = watch.finish();
+        let ranges = seen.of(&file);
+        let of = |whole: bool| -> u64 {
+            let these = ranges
+                .iter()
+                .filter(|((_, len), _)| (*len == 128 << 10) == whole);
+            these.map(|(_, (reads, _))| reads).sum()
+        };
+        assert!(
+            of(true) > 0 && of(true) > 2 * of(false),
+            "{kind}: {ranges:?}"
+        );
     }
-    let seen = watch.finish();
-    let ranges = seen.of(&file);
-    let of = |whole: bool| -> u64 {
-        let these = ranges
-            .iter()
-            .filter(|((_, len), _)| (*len == 128 << 10) == whole);
-        these.map(|(_, (reads, _))| reads).sum()
-    };
-    assert!(of(true) > 0 && of(true) > 2 * of(false), "{ranges:?}");
 }
 
 /// The cost decides: at a low rate everything is counted, without a bound that matters.
 #[test]
 fn loop_a_low_rate_is_exact_under_a_bound() {
-    let Some(fs) = scratch("ext4") else { return };
-    let file = fs.path().join("file");
-    plain_file(&file, 4 * MIB);
-    let mut actor = Actor::new();
-    actor.act(&format!("open f rd {}", file.display()));
-    for layer in [Layer::Fs, Layer::Syscall] {
-        let watch = Watch::start(&TraceOptions {
-            sampling: Sampling::at_most_percent(50.0),
-            ..options(layer, fs.path())
-        });
-        let mut watch = Ticking(watch);
-        for step in 0..200 {
-            actor.act(&format!("pread f {} 4096", step * BLOCK));
-            watch.tick(step);
+    for kind in KINDS {
+        let Some(fs) = scratch(kind) else { return };
+        let file = fs.path().join("file");
+        plain_file(&file, 4 * MIB);
+        let mut actor = Actor::new();
+        actor.act(&format!("open f rd {}", file.display()));
+        for layer in [Layer::Fs, Layer::Syscall] {
+            let watch = Watch::start(&TraceOptions {
+                sampling: Sampling::at_most_percent(50.0),
+                ..options(layer, fs.path())
+            });
+            let mut watch = Ticking(watch);
+            for step in 0..200 {
+                actor.act(&format!("pread f {} 4096", step * BLOCK));
+                watch.tick(step);
+            }
+            let seen = watch.0.finish();
+            assert_eq!(seen.reads_of(&file), 200, "{kind}, {layer:?}");
+            assert_eq!(seen.sampled.variance, 0);
         }
-        let seen = watch.0.finish();
-        assert_eq!(seen.reads_of(&file), 200, "{layer:?}");
-        assert_eq!(seen.sampled.variance, 0);
     }
 }
 
@@ -259,12 +275,12 @@ fn loop_a_bound_raises_k() {
 fn loop_windows_keep_the_ranking_and_the_sum() {
     const PAUSES: u32 = 8;
     let blocks = reads_by_zipf();
-    for (layer, load) in [
-        (Layer::Fs, "steady"),
-        (Layer::Syscall, "steady"),
-        (Layer::Syscall, "on and off"),
+    for (kind, layer, load) in [
+        ("btrfs", Layer::Fs, "steady"),
+        ("ext4", Layer::Syscall, "steady"),
+        ("xfs", Layer::Syscall, "on and off"),
     ] {
-        let Some(fs) = scratch("ext4") else { return };
+        let Some(fs) = scratch(kind) else { return };
         let file = fs.path().join("file");
         plain_file(&file, 4 * MIB);
         let (command, how, many) = match layer {
