@@ -76,10 +76,7 @@ mod tests {
     use units::Bytes;
 
     use super::*;
-    use crate::{
-        device::{DeviceOptions, NamespaceOptions, StoreOptions},
-        store::FileOptions,
-    };
+    use crate::device::{DeviceOptions, NamespaceOptions, StoreOptions};
 
     fn open(path: &Path) -> Arc<Device> {
         let namespace = NamespaceOptions {
@@ -88,11 +85,7 @@ mod tests {
         };
         let profile = Profile::builtin("zero").unwrap();
         let mut options = DeviceOptions::in_memory(profile, &[namespace]);
-        options.store = StoreOptions::File(FileOptions {
-            path: path.to_owned(),
-            sparse: true,
-            host_sync: false,
-        });
+        options.store = StoreOptions::sparse_file(path);
         Device::open(&options).unwrap()
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, atomic::AtomicU64},
 };
 
@@ -28,6 +28,17 @@ pub struct NamespaceOptions {
     pub size: Bytes,
 }
 
+impl NamespaceOptions {
+    /// So many zones of a profile.
+    #[must_use]
+    pub fn zones(profile: &Profile, count: u64) -> Self {
+        Self {
+            kind: NamespaceKind::Zoned,
+            size: Bytes(profile.geometry().zone.size.get() * count),
+        }
+    }
+}
+
 /// The place of the bytes.
 #[derive(Clone, Debug)]
 pub enum StoreOptions {
@@ -35,6 +46,18 @@ pub enum StoreOptions {
     Memory,
     /// In a file.
     File(FileOptions),
+}
+
+impl StoreOptions {
+    /// In a file with holes. What is durable outlives the process, and not the host.
+    #[must_use]
+    pub fn sparse_file(path: &Path) -> Self {
+        Self::File(FileOptions {
+            path: path.to_owned(),
+            sparse: true,
+            host_sync: false,
+        })
+    }
 }
 
 /// Options of a device.

@@ -14,11 +14,8 @@ use std::{
     time::Duration,
 };
 
-use flash_model::{NamespaceKind, Profile, ZoneAction, ZoneState};
-use flashd::{
-    device::{Device, DeviceOptions, NamespaceOptions, Request, StoreOptions},
-    store::FileOptions,
-};
+use flash_model::{Profile, ZoneAction, ZoneState};
+use flashd::device::{Device, DeviceOptions, NamespaceOptions, Request, StoreOptions};
 use units::Bytes;
 
 const BLOCK: u64 = 4096;
@@ -29,17 +26,9 @@ const SEED: &str = "FLASHD_KILL_TEST_SEED";
 
 fn open(store: &Path) -> Arc<Device> {
     let profile = Profile::builtin("zero").unwrap();
-    let size = Bytes(profile.geometry().zone.size.get() * ZONES);
-    let namespace = NamespaceOptions {
-        kind: NamespaceKind::Zoned,
-        size,
-    };
+    let namespace = NamespaceOptions::zones(&profile, ZONES);
     let mut options = DeviceOptions::in_memory(profile, &[namespace]);
-    options.store = StoreOptions::File(FileOptions {
-        path: store.to_owned(),
-        sparse: true,
-        host_sync: false,
-    });
+    options.store = StoreOptions::sparse_file(store);
     // Small, so that it drains all the time.
     options.write_cache = Some(Bytes::kib(256));
     Device::open(&options).unwrap()

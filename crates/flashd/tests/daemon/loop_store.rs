@@ -87,10 +87,7 @@ fn byte(device: &Device, namespace: usize, block: u64) -> u8 {
 /// A device with two zones.
 fn zoned(path: PathBuf, sparse: bool, host_sync: bool, write_cache: Bytes) -> Arc<Device> {
     let profile = Profile::builtin("zero").unwrap();
-    let namespace = NamespaceOptions {
-        kind: NamespaceKind::Zoned,
-        size: Bytes(2 * profile.geometry().zone.size.get()),
-    };
+    let namespace = NamespaceOptions::zones(&profile, 2);
     let mut options = DeviceOptions::in_memory(profile, &[namespace]);
     options.store = StoreOptions::File(FileOptions {
         path,

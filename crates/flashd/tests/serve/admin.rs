@@ -4,10 +4,7 @@ use std::{fs::OpenOptions, time::Duration};
 
 use crate::target::{BLOCK, CONVENTIONAL, CONVENTIONAL_BLOCKS, Fixture, ZONED, pattern};
 use flash_model::{NamespaceKind, Profile, ZoneAction};
-use flashd::{
-    device::{Device, DeviceOptions, NamespaceOptions, Request, StoreOptions},
-    store::FileOptions,
-};
+use flashd::device::{Device, DeviceOptions, NamespaceOptions, Request, StoreOptions};
 use nvme_initiator::{Host, HostOptions, command};
 use nvme_wire::{
     Status,
@@ -402,11 +399,7 @@ fn trouble_with_a_namespace_is_told() {
     };
     let profile = Profile::builtin("zero").unwrap();
     let options = DeviceOptions {
-        store: StoreOptions::File(FileOptions {
-            path: path.clone(),
-            sparse: true,
-            host_sync: false,
-        }),
+        store: StoreOptions::sparse_file(&path),
         write_cache: Some(Bytes::ZERO),
         ..DeviceOptions::in_memory(profile, &[namespace, namespace])
     };

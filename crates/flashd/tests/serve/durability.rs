@@ -1,10 +1,7 @@
 //! The data that outlives a loss of power.
 
-use flash_model::{NamespaceKind, Profile};
-use flashd::{
-    device::{Device, DeviceOptions, NamespaceOptions, StoreOptions},
-    store::FileOptions,
-};
+use flash_model::Profile;
+use flashd::device::{Device, DeviceOptions, NamespaceOptions, StoreOptions};
 use nvme_initiator::command;
 use nvme_wire::{
     Status,
@@ -13,7 +10,6 @@ use nvme_wire::{
     vendor::DefragmentMove,
     zone::{ReportFilter, ReportHeader},
 };
-use units::Bytes;
 
 use crate::target::{BLOCK, CONVENTIONAL, Fixture, pattern};
 
@@ -86,16 +82,9 @@ fn a_namespace_out_of_service_has_no_report_of_its_zones() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let profile = Profile::builtin("zero").unwrap();
-    let namespace = NamespaceOptions {
-        kind: NamespaceKind::Zoned,
-        size: Bytes(2 * profile.geometry().zone.size.get()),
-    };
+    let namespace = NamespaceOptions::zones(&profile, 2);
     let mut options = DeviceOptions::in_memory(profile, &[namespace]);
-    options.store = StoreOptions::File(FileOptions {
-        path: path.clone(),
-        sparse: true,
-        host_sync: false,
-    });
+    options.store = StoreOptions::sparse_file(&path);
     drop(Device::open(&options).unwrap());
     let report = |expected| {
         let fixture = Fixture::of(Device::open(&options).unwrap());

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use flash_model::{NamespaceKind, Profile};
-use flashd::{
-    device::{Device, DeviceOptions, NamespaceOptions, StoreOptions},
-    store::FileOptions,
-};
+use flashd::device::{Device, DeviceOptions, NamespaceOptions, StoreOptions};
 use nvme_initiator::command;
 use nvme_wire::log::Smart;
 use units::Bytes;
@@ -22,11 +19,7 @@ fn smart_goes_on_after_a_restart() {
     };
     let profile = Profile::builtin("zero").unwrap();
     let mut options = DeviceOptions::in_memory(profile, &[namespace]);
-    options.store = StoreOptions::File(FileOptions {
-        path: folder.path().join("store"),
-        sparse: true,
-        host_sync: false,
-    });
+    options.store = StoreOptions::sparse_file(&folder.path().join("store"));
     let low = |counter: [u8; 16]| u128::from_le_bytes(counter);
     for start in 1..=3 {
         let fixture = Fixture::of(Device::open(&options).unwrap());

@@ -48,12 +48,8 @@ impl Fixture {
 
     /// With any profile.
     pub(crate) fn of_profile(profile: Profile, time_scale: f64) -> Self {
-        let zone = profile.geometry().zone.size;
         let namespaces = [
-            NamespaceOptions {
-                kind: NamespaceKind::Zoned,
-                size: Bytes(zone.get() * 8),
-            },
+            NamespaceOptions::zones(&profile, 8),
             NamespaceOptions {
                 kind: NamespaceKind::Conventional,
                 size: Bytes::mib(64),
