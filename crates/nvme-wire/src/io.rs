@@ -47,6 +47,8 @@ pub enum IoCommand {
         format: CopyFormat,
         /// FUA: durable before it is done.
         fua: bool,
+        /// DTYPE: the type of a directive for the destination; 0: none.
+        directive: u8,
     },
     /// I/O Management Receive.
     ManagementReceive {
@@ -70,6 +72,8 @@ pub enum IoCommand {
         all: bool,
         /// ZSA.
         action: ZoneAction,
+        /// ZRWAA of Open Zone: with a zone random write area.
+        random_write_area: bool,
     },
     /// Zone Management Receive.
     ZoneReceive {
@@ -84,8 +88,8 @@ pub enum IoCommand {
         /// Partial Report: the number of zones is of those that are returned.
         partial: bool,
     },
-    /// Zone Append; `blocks.start` is the start of the zone.
-    ZoneAppend(Transfer),
+    /// Zone Append; `blocks.start` is the start of the zone. Directives and hints are as those of a Write.
+    ZoneAppend(Transfer, WriteHint),
     /// In_Device_Defragment; its moves are in its data (see [`crate::vendor`]).
     InDeviceDefragment {
         /// Moves: 1 to 2^32 (zero-based on the wire, in dword 10).
@@ -123,6 +127,11 @@ pub enum WriteHint {
         /// DSPEC in dword 13. With one reclaim group it is a placement handle.
         id: u16,
     },
+    /// A directive of another type.
+    Directive {
+        /// DTYPE: 1 (Streams), or 3 to 15.
+        kind: u8,
+    },
 }
 
 /// Append in dword 12 of Write.
@@ -139,6 +148,8 @@ pub const DEALLOCATE: u32 = 1 << 25;
 pub const ATTRIBUTE_DEALLOCATE: u32 = 1 << 2;
 /// Select All in dword 13 of Zone Management Send.
 pub const SELECT_ALL: u32 = 1 << 8;
+/// ZRWAA in dword 13 of Zone Management Send, where that opens a zone.
+pub const ALLOCATE_RANDOM_WRITE_AREA: u32 = 1 << 9;
 /// Partial Report in dword 13 of Zone Management Receive.
 pub const PARTIAL_REPORT: u32 = 1 << 16;
 
@@ -175,6 +186,7 @@ impl IoCommand {
                 ranges: usize::from(dword12 as u8) + 1,
                 format: CopyFormat::from_raw((dword12 >> 8 & 0b1111) as u8),
                 fua: transfer.fua,
+                directive: directive(dword12),
             },
             IoOpcode::IoManagementReceive => Self::ManagementReceive {
                 operation: ReceiveOperation::from_raw(command.cdw10.get() as u8),
@@ -184,11 +196,16 @@ impl IoCommand {
                 operation: SendOperation::from_raw(command.cdw10.get() as u8),
                 placement_ids: (command.cdw10.get() >> 16) as usize + 1,
             },
-            IoOpcode::ZoneManagementSend => Self::ZoneSend {
-                zone: command.cdw10_11(),
-                all: dword13 & SELECT_ALL != 0,
-                action: ZoneAction::from_raw(dword13 as u8),
-            },
+            IoOpcode::ZoneManagementSend => {
+                let action = ZoneAction::from_raw(dword13 as u8);
+                Self::ZoneSend {
+                    zone: command.cdw10_11(),
+                    all: dword13 & SELECT_ALL != 0,
+                    action,
+                    random_write_area: action == ZoneAction::Open
+                        && dword13 & ALLOCATE_RANDOM_WRITE_AREA != 0,
+                }
+            }
             IoOpcode::ZoneManagementReceive => Self::ZoneReceive {
                 from: command.cdw10_11(),
                 len: (u64::from(dword12) + 1) * 4,
@@ -196,7 +213,7 @@ impl IoCommand {
                 filter: ReportFilter::from_raw((dword13 >> 8) as u8),
                 partial: dword13 & PARTIAL_REPORT != 0,
             },
-            IoOpcode::ZoneAppend => Self::ZoneAppend(transfer),
+            IoOpcode::ZoneAppend => Self::ZoneAppend(transfer, WriteHint::of(command)),
             IoOpcode::InDeviceDefragment => Self::InDeviceDefragment {
                 moves: u64::from(command.cdw10.get()) + 1,
             },
@@ -205,14 +222,23 @@ impl IoCommand {
     }
 }
 
+/// DTYPE.
+const fn directive(dword12: u32) -> u8 {
+    (dword12 >> DTYPE_SHIFT & 0b1111) as u8
+}
+
 impl WriteHint {
     fn of(command: &Submission) -> Self {
         let dword12 = command.cdw12.get();
-        if (dword12 >> DTYPE_SHIFT & 0b1111) as u8 == DIRECTIVE_DATA_PLACEMENT {
-            Self::Placement {
-                id: (command.cdw13.get() >> 16) as u16,
+        match directive(dword12) {
+            0 => {}
+            DIRECTIVE_DATA_PLACEMENT => {
+                let id = (command.cdw13.get() >> 16) as u16;
+                return Self::Placement { id };
             }
-        } else if dword12 & HINT_APPEND != 0 {
+            kind => return Self::Directive { kind },
+        }
+        if dword12 & HINT_APPEND != 0 {
             Self::After {
                 predecessor: command.cdw2_3(),
             }
@@ -237,6 +263,7 @@ impl WriteHint {
                 command.cdw13.set(dword13 | u32::from(id) << 16);
                 u32::from(DIRECTIVE_DATA_PLACEMENT) << DTYPE_SHIFT
             }
+            Self::Directive { kind } => u32::from(kind & 0b1111) << DTYPE_SHIFT,
         };
         command.cdw12.set(command.cdw12.get() | bits);
     }

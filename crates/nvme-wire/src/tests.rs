@@ -88,6 +88,7 @@ fn hints_of_a_write_are_found_again() {
             predecessor: 0x12_3456_789A,
         },
         WriteHint::Placement { id: 0xBEEF },
+        WriteHint::Directive { kind: 1 },
     ] {
         let mut command = Submission::zeroed();
         command.opcode = 0x01;
@@ -254,7 +255,7 @@ proptest! {
         let mut command = Submission::read_from_bytes(bytes.as_bytes()).unwrap();
         command.opcode = opcode;
         match IoCommand::parse(&command) {
-            IoCommand::Read(t) | IoCommand::Write(t, _) | IoCommand::ZoneAppend(t) => {
+            IoCommand::Read(t) | IoCommand::Write(t, _) | IoCommand::ZoneAppend(t, _) => {
                 prop_assert!((1..=65536).contains(&t.blocks.count));
                 prop_assert_eq!(
                     t.blocks.end(),

@@ -9,7 +9,7 @@ use nvme_wire::{
     Status,
     copy::{CopyFormat, CopySource},
     feature::{Feature, HostBehavior},
-    io::BlockRange,
+    io::{self, BlockRange},
     log::LogPage,
     vendor::{DefragmentMove, GEOMETRY_MAGIC, GeometryLog},
     zone::{ReportFilter, ReportHeader, ZoneAction, ZoneDescriptor, ZoneState},
@@ -253,6 +253,48 @@ fn what_cannot_be_gets_its_status() {
     for (number, (command, with, room, expected)) in cases.into_iter().enumerate() {
         let done = queue.run(command, vec![1; with], room).unwrap();
         assert_eq!(done.status, expected, "case {number}: {command:?}");
+    }
+}
+
+/// What a host asks for and cannot have is not left out silently: directives of other types than Data Placement, and
+/// a zone random write area.
+#[test]
+fn options_that_there_are_not_are_refused() {
+    let fixture = Fixture::new();
+    let (_host, mut queue) = fixture.queue();
+    let blocks = BlockRange { start: 8, count: 1 };
+    let source = CopySource {
+        nsid: None,
+        blocks,
+        fast_only: false,
+    };
+    let (copy, list) = command::copy(CONVENTIONAL, CopyFormat::Same32, &[source], 0);
+    let open = command::zone_send(ZONED, Some(0), ZoneAction::Open);
+    let with_directive = |mut command: nvme_wire::Submission| {
+        command.cdw12.set(command.cdw12.get() | 1 << 20);
+        command
+    };
+    let mut with_area = open;
+    with_area
+        .cdw13
+        .set(with_area.cdw13.get() | io::ALLOCATE_RANDOM_WRITE_AREA);
+    for (plain, refused, data) in [
+        (
+            command::write(CONVENTIONAL, 0, 1),
+            with_directive(command::write(CONVENTIONAL, 0, 1)),
+            pattern(0, 1, 1),
+        ),
+        (
+            command::zone_append(ZONED, 0, 1),
+            with_directive(command::zone_append(ZONED, 0, 1)),
+            pattern(0, 1, 1),
+        ),
+        (copy, with_directive(copy), list),
+        (open, with_area, Vec::new()),
+    ] {
+        let done = run(&mut queue, refused, data.clone());
+        assert_eq!(done.status, Status::InvalidField, "{refused:?}");
+        assert_eq!(run(&mut queue, plain, data).status, Status::Success);
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn need(queue: &HostQueue, nsid: u32, command: &IoCommand) -> Result<
         }),
         IoCommand::Write(transfer, _)
         | IoCommand::Compare(transfer)
-        | IoCommand::ZoneAppend(transfer) => Ok(Need::FromHost {
+        | IoCommand::ZoneAppend(transfer, _) => Ok(Need::FromHost {
             len: block_bytes(queue, nsid, &transfer)?,
             exactly,
         }),
@@ -164,7 +164,11 @@ fn check<'a>(
             ranges,
             format,
             fua,
+            directive,
         } => {
+            if directive != 0 {
+                return Err(Status::InvalidField);
+            }
             let sources = copy::sources(queue, nsid, data, ranges, format)?;
             copy::copy(namespace, &sources, destination, durable(queue, fua))?
         }
@@ -186,12 +190,19 @@ fn check<'a>(
         IoCommand::ManagementReceive { .. } | IoCommand::ManagementSend { .. } => {
             return Err(Status::InvalidField);
         }
-        IoCommand::ZoneSend { .. } | IoCommand::ZoneReceive { .. } | IoCommand::ZoneAppend(_)
+        IoCommand::ZoneSend { .. } | IoCommand::ZoneReceive { .. } | IoCommand::ZoneAppend(..)
             if namespace.kind != NamespaceKind::Zoned =>
         {
             return Err(Status::InvalidOpcode);
         }
-        IoCommand::ZoneSend { zone, all, action } => zones::send(namespace, zone, all, action)?,
+        // There are no zone random write areas (ZNS §3.4.3).
+        IoCommand::ZoneSend {
+            random_write_area: true,
+            ..
+        } => return Err(Status::InvalidField),
+        IoCommand::ZoneSend {
+            zone, all, action, ..
+        } => zones::send(namespace, zone, all, action)?,
         IoCommand::ZoneReceive {
             from,
             len,
@@ -215,7 +226,9 @@ fn check<'a>(
             let bytes = report.build(queue.device(), (index, namespace))?;
             IoWork::Done(Completed::Data(bytes))
         }
-        IoCommand::ZoneAppend(transfer) => {
+        IoCommand::ZoneAppend(transfer, hint) => {
+            // Zones lie where they lie, but what the host may not ask for is refused.
+            placement(queue, (index, namespace), hint)?;
             let zone = span(namespace, transfer.blocks)?.offset;
             let fua = durable(queue, transfer.fua);
             let ending = Ending::Appended {
@@ -254,22 +267,19 @@ fn placement(
     (index, namespace): (usize, &NamespaceInfo),
     hint: WriteHint,
 ) -> Result<Placement, Status> {
-    if let WriteHint::Placement { id } = hint {
-        return handles::of_write(queue, index, id);
-    }
-    if !queue.controller.settings.hints() {
-        return Ok(Placement::RoundRobin);
-    }
+    let has_hints = queue.controller.settings.hints();
     Ok(match hint {
-        WriteHint::None | WriteHint::Placement { .. } => Placement::RoundRobin,
-        WriteHint::Overwrite => Placement::Overwrite,
+        WriteHint::Placement { id } => handles::of_write(queue, index, id)?,
+        WriteHint::Directive { .. } => return Err(Status::InvalidField),
+        WriteHint::Overwrite if has_hints => Placement::Overwrite,
         // An out-of-range predecessor counts as unmapped: the normal rule applies.
-        WriteHint::After { predecessor } => predecessor
+        WriteHint::After { predecessor } if has_hints => predecessor
             .checked_mul(namespace.block_bytes)
             .filter(|&predecessor| predecessor < namespace.size_bytes)
             .map_or(Placement::RoundRobin, |predecessor| Placement::After {
                 predecessor,
             }),
+        WriteHint::None | WriteHint::Overwrite | WriteHint::After { .. } => Placement::RoundRobin,
     })
 }
 
