@@ -20,7 +20,7 @@ mod persist;
 mod request;
 mod stats;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -364,7 +364,7 @@ impl Device {
         Some(())
     }
 
-    fn start(&self, namespace: usize, request: &Request<'_>) -> AnswerTime {
+    fn start(self: &Arc<Self>, namespace: usize, request: &Request<'_>) -> AnswerTime {
         let Some(&NamespaceInfo {
             id,
             kind,
@@ -403,6 +403,10 @@ impl Device {
         drop(model);
         if let Err(error) = self.carry_out(namespace, request, accepted.wrote_at, &changes) {
             self.take_back(namespace);
+            if let Done::Later(ticket) = accepted.done {
+                // The model reports its end all the same.
+                self.wait_for(ticket, Waiting(Box::new(|_| {})));
+            }
             return AnswerTime::Now(Err(error.into()));
         }
         let success = Success {

@@ -422,20 +422,33 @@ fn a_file_that_is_cut_short_while_in_use_is_noticed() {
     assert!(store.namespaces[0].health().is_healthy());
 }
 
-/// The data of a write is there, and there is no room for the record of its zone.
-#[test]
-fn what_no_record_covers_is_not_in_a_zone() {
+/// A region of zeroes that has room for nothing.
+fn full_disk() -> Region {
     let mut options = std::fs::File::options();
     let full = options.read(true).write(true).open("/dev/full").unwrap();
-    let records = Region {
+    Region {
         file: Arc::new(Locked::new(full)),
         path: Arc::default(),
         start: 0,
         sparse: true,
         host_sync: false,
-    };
+    }
+}
+
+impl StoredNamespace {
+    /// One without zones that loses nothing and can make nothing durable.
+    pub(crate) fn on_full_disk(size_bytes: u64, block_bytes: u64, cache_bytes: u64) -> Self {
+        let base = Base::File(full_disk());
+        let health = Health::Healthy;
+        Self::new(1, size_bytes, block_bytes, cache_bytes, base, None, health)
+    }
+}
+
+/// The data of a write is there, and there is no room for the record of its zone.
+#[test]
+fn what_no_record_covers_is_not_in_a_zone() {
     let (size, layout) = (zoned().size_bytes, zoned().zones.unwrap());
-    let (zones, _) = Zones::load(layout, records).unwrap();
+    let (zones, _) = Zones::load(layout, full_disk()).unwrap();
     let base = Base::memory(size).unwrap();
     let namespace = StoredNamespace::new(1, size, BLOCK, 0, base, Some(zones), Health::Healthy);
     let error = namespace.write(0, &[1; BLOCK as usize], false).unwrap_err();
