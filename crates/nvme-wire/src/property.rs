@@ -13,6 +13,9 @@ codes! {
         Status = 0x1C,
         /// NSSR: NVM Subsystem Reset, 4 bytes (Base §3.1.3.7).
         SubsystemReset = 0x20,
+        /// CRTO: Controller Ready Timeouts, 4 bytes (Base §3.1.3.21): in units of 500 ms, bits 15:0 until the media
+        /// is ready, too (CRWMT), bits 31:16 without that (CRIMT).
+        ReadyTimeouts = 0x68,
     }
 }
 
@@ -22,7 +25,11 @@ impl Property {
     pub const fn size(self) -> Option<u8> {
         match self {
             Self::Capabilities => Some(8),
-            Self::Version | Self::Configuration | Self::Status | Self::SubsystemReset => Some(4),
+            Self::Version
+            | Self::Configuration
+            | Self::Status
+            | Self::SubsystemReset
+            | Self::ReadyTimeouts => Some(4),
             Self::Unknown(_) => None,
         }
     }
@@ -46,7 +53,8 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// CAP: contiguous queues are required (CQR), memory pages are 4 KiB (MPSMIN, MPSMAX),
-    /// doorbells do not exist (DSTRD 0).
+    /// doorbells do not exist (DSTRD 0), a controller is ready when its media is (CRMS: CRWMS alone, which version 2.0
+    /// requires).
     #[must_use]
     pub const fn raw(self) -> u64 {
         let entries = if self.max_queue_entries > 65536 {
@@ -61,7 +69,7 @@ impl Capabilities {
         } else {
             1
         };
-        entries as u64 | 1 << 16 | (self.timeout as u64) << 24 | css << 37
+        entries as u64 | 1 << 16 | (self.timeout as u64) << 24 | css << 37 | 1 << 59
     }
 }
 
@@ -113,9 +121,14 @@ impl Configuration {
     }
 }
 
+/// CC, CRIME: ready independent of media.
+pub const CC_READY_INDEPENDENT_OF_MEDIA: u32 = 1 << 24;
+
 /// CSTS: the controller is ready.
 pub const CSTS_READY: u32 = 1 << 0;
 /// CSTS: a fatal error; only a reset helps.
 pub const CSTS_FATAL: u32 = 1 << 1;
+/// CSTS, SHST: shutdown is occurring.
+pub const CSTS_SHUTDOWN_OCCURRING: u32 = 0b01 << 2;
 /// CSTS, SHST: shutdown is complete.
 pub const CSTS_SHUTDOWN_COMPLETE: u32 = 0b10 << 2;

@@ -73,6 +73,7 @@ fn counts_are_zero_based_on_the_wire_only() {
     };
     assert_eq!(capabilities.raw() & 0xFFFF, 127);
     assert_eq!(capabilities.raw() >> 37 & 0xFF, 0b0100_0001);
+    assert_eq!(capabilities.raw() >> 59 & 0b11, 0b01);
     assert_eq!(
         Timestamp::new(0x1234_5678_9ABC, true).get(),
         0x1234_5678_9ABC

@@ -231,6 +231,9 @@ impl Device {
     pub fn flush_all(&self) -> Result<(), Failure> {
         let mut result = Ok(());
         for namespace in 0..self.namespaces.len() {
+            if matches!(self.health(namespace), Health::Failed(_)) {
+                continue;
+            }
             let flushed = self.apply(namespace, &crate::store::Change::Flush);
             result = result.and(flushed.map_err(Failure::from));
         }

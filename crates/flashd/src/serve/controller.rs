@@ -2,6 +2,9 @@
 //!
 //! It lives from the Connect of its admin queue to the end of that connection.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     sync::{
@@ -16,8 +19,8 @@ use nvme_wire::{
     event::AsyncEvent,
     feature::{HostBehavior, Timestamp},
     property::{
-        CSTS_FATAL, CSTS_READY, CSTS_SHUTDOWN_COMPLETE, Capabilities, Configuration, Property,
-        VERSION_2_0,
+        CC_READY_INDEPENDENT_OF_MEDIA, CSTS_FATAL, CSTS_READY, CSTS_SHUTDOWN_COMPLETE,
+        CSTS_SHUTDOWN_OCCURRING, Capabilities, Configuration, Property, VERSION_2_0,
     },
 };
 
@@ -28,7 +31,13 @@ use super::{
     limits::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX},
     send::{Completed, Failed, Permit, Sender},
 };
-use crate::{device::Device, lock::lock};
+use crate::{
+    device::{Device, Failure},
+    lock::lock,
+};
+
+/// How long enabling may take, in units of 500 ms. It takes no time.
+const READY_TIMEOUT: u8 = 20;
 
 /// A controller.
 #[derive(Debug)]
@@ -181,6 +190,24 @@ impl Controller {
         self.settings.io_queues.load(Ordering::Acquire)
     }
 
+    /// Enable or disable the volatile write cache (Base §5.27.1.4). Once it is disabled, all is durable that has
+    /// ended or ends.
+    pub(super) fn set_write_cache(&self, enabled: bool, device: &Device) -> Result<(), Failure> {
+        self.settings.write_cache.store(enabled, Ordering::Release);
+        if enabled {
+            return Ok(());
+        }
+        // A command may have seen it enabled, and not have changed the device yet.
+        let queues: Vec<_> = lock(&self.queues)
+            .range(1..)
+            .map(|of| Arc::clone(of.1))
+            .collect();
+        for queue in queues {
+            queue.wait_until_carried_out();
+        }
+        device.flush_all()
+    }
+
     /// Whether there is a queue with this identifier.
     pub(super) fn has_queue(&self, id: u16) -> bool {
         lock(&self.queues).contains_key(&id)
@@ -243,7 +270,7 @@ impl Controller {
         Some(match property {
             Property::Capabilities => Capabilities {
                 max_queue_entries: QUEUE_ENTRIES_MAX,
-                timeout: 20,
+                timeout: READY_TIMEOUT,
                 command_sets: !self.is_discovery,
                 admin_only: self.is_discovery,
             }
@@ -251,6 +278,7 @@ impl Controller {
             Property::Version => VERSION_2_0.into(),
             Property::Configuration => self.configuration.load(Ordering::Acquire).into(),
             Property::Status => self.status.load(Ordering::Acquire).into(),
+            Property::ReadyTimeouts => READY_TIMEOUT.into(),
             Property::SubsystemReset | Property::Unknown(_) => return None,
         })
     }
@@ -266,8 +294,9 @@ impl Controller {
         if Property::from_raw(offset) != Property::Configuration || size != Some(4) {
             return false;
         }
-        let before = Configuration(self.configuration.swap(value as u32, Ordering::AcqRel));
-        let now = Configuration(value as u32);
+        // This mode is not supported, and its bit stays 0 (Base §3.1.3.5).
+        let now = Configuration(value as u32 & !CC_READY_INDEPENDENT_OF_MEDIA);
+        let before = Configuration(self.configuration.swap(now.0, Ordering::AcqRel));
         if now.enabled() && !before.enabled() {
             self.enable(now);
         }
@@ -275,13 +304,16 @@ impl Controller {
             self.reset();
         }
         if now.shutdown() != 0 && before.shutdown() == 0 {
-            // A normal shutdown leaves nothing volatile (Base §3.6.1).
-            if let Err(failure) = device.flush_all() {
-                tracing::error!(%failure, "flush at shutdown");
-            }
+            // Once it is complete nothing is volatile, and the power may go (Base §3.6.1).
+            let status = match device.flush_all() {
+                Ok(()) => CSTS_SHUTDOWN_COMPLETE,
+                Err(failure) => {
+                    tracing::error!(%failure, "flush at shutdown");
+                    CSTS_SHUTDOWN_OCCURRING | CSTS_FATAL
+                }
+            };
             self.status.fetch_and(!CSTS_READY, Ordering::AcqRel);
-            self.status
-                .fetch_or(CSTS_SHUTDOWN_COMPLETE, Ordering::AcqRel);
+            self.status.fetch_or(status, Ordering::AcqRel);
         }
         true
     }

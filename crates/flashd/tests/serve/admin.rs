@@ -115,6 +115,22 @@ fn identify_describes_what_there_is() {
     assert_eq!(host.property(Property::Version, 4).unwrap(), 0x2_0000);
 }
 
+/// Linux takes the time until a controller is ready from there, as version 2.0 has it.
+#[test]
+fn a_controller_is_ready_with_its_media() {
+    let fixture = Fixture::new();
+    let mut host = fixture.host(Digests::default());
+    let capabilities = host.property(Property::Capabilities, 8).unwrap();
+    assert_eq!(capabilities >> 59 & 0b11, 0b01, "CRMS");
+    let timeouts = host.property(Property::ReadyTimeouts, 4).unwrap();
+    assert_eq!(timeouts, capabilities >> 24 & 0xFF, "CRWMT and TO");
+    // CRIME cannot be set.
+    host.set_property(Property::Configuration, 0x0146_0061)
+        .unwrap();
+    let configuration = host.property(Property::Configuration, 4).unwrap();
+    assert_eq!(configuration, 0x0046_0061);
+}
+
 #[test]
 fn wear_and_use_are_what_the_model_has() {
     let text = Profile::builtin_text("zero").unwrap();

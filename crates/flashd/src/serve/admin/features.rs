@@ -149,16 +149,10 @@ pub(super) fn set(
     let settings = &queue.controller.settings;
     match feature {
         Feature::VolatileWriteCache => {
-            settings
-                .write_cache
-                .store(value & 1 != 0, Ordering::Release);
-            if value & 1 == 0 {
-                // The data in the cache now must not be volatile either.
-                queue
-                    .device()
-                    .flush_all()
-                    .map_err(|failure| queue.backend().status_of(&failure, Status::WriteFault))?;
-            }
+            queue
+                .controller
+                .set_write_cache(value & 1 != 0, queue.device())
+                .map_err(|failure| queue.backend().status_of(&failure, Status::WriteFault))?;
             Ok(0)
         }
         Feature::NumberOfQueues => set_queues(queue, value),

@@ -32,6 +32,8 @@ use self::{
 };
 use super::{backend::Backend, error_log::ErrorLog, keep_alive::KeepAlive};
 use crate::lock::lock;
+#[cfg(test)]
+pub(super) use permit::tests::connected;
 pub(super) use permit::{NoPermit, Permit};
 pub(super) use reply::{Completed, Failed};
 
@@ -188,6 +190,11 @@ impl Sender {
     /// will be.
     pub(super) fn kill_and_wait(&self) {
         self.kill();
+        self.wait_until_carried_out();
+    }
+
+    /// On return the command that was being carried out has changed the device.
+    pub(super) fn wait_until_carried_out(&self) {
         drop(lock(&self.carrying_out));
     }
 

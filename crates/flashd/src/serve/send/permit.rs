@@ -141,7 +141,7 @@ impl Drop for Permit {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{
         io::Read,
         net::{Ipv4Addr, TcpListener, TcpStream},
@@ -157,7 +157,7 @@ mod tests {
     use crate::device::{Device, DeviceOptions, NamespaceOptions};
 
     /// A connection's sending side, and the host at the other end.
-    fn connected() -> (Arc<Sender>, TcpStream) {
+    pub(in crate::serve) fn connected() -> (Arc<Sender>, TcpStream) {
         let namespace = NamespaceOptions {
             kind: NamespaceKind::Conventional,
             size: Bytes::mib(1),
