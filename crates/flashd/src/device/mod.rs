@@ -223,7 +223,29 @@ impl Device {
         Ok(self.store.namespaces[namespace].read(offset, into)?)
     }
 
-    /// Make everything durable, in all namespaces, without the model's time.
+    /// The same with data that a power cut leaves: if need be it becomes durable, without the model's time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read_into`], and it cannot be made durable, or the power was cut meanwhile.
+    pub fn read_durably(
+        &self,
+        namespace: usize,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), Failure> {
+        let cuts = self.power_cuts();
+        self.read_into(namespace, offset, into)?;
+        // In this order: others may write until it is read.
+        self.apply(namespace, &crate::store::Change::Flush)?;
+        if self.power_cuts() != cuts {
+            return Err(Failure::PowerLost);
+        }
+        Ok(())
+    }
+
+    /// Make everything durable, in all namespaces, without the model's time. One that is out of service has nothing
+    /// that is not.
     ///
     /// # Errors
     ///

@@ -76,6 +76,28 @@ fn a_read_with_fua_makes_durable_what_it_reads() {
     }
 }
 
+/// Also what another command writes there before the data is sent.
+#[test]
+fn a_read_with_fua_shows_only_what_is_durable() {
+    let fixture = Fixture::with("fast24", 1000.0);
+    let (_host, mut queue) = fixture.queue();
+    let read = command::with_fua(command::read(CONVENTIONAL, 3, 1));
+    let read = queue.start(read, Vec::new(), BLOCK).unwrap();
+    let write = command::write(CONVENTIONAL, 3, 1);
+    queue.start(write, pattern(3, 1, 1), 0).unwrap();
+    let seen = loop {
+        let done = queue.wait().unwrap();
+        if done.cid == read {
+            break done.ok("Read").unwrap().data;
+        }
+    };
+    fixture.device.power_cut();
+    let mut left = vec![0; BLOCK];
+    let (index, offset) = (CONVENTIONAL as usize - 1, 3 * BLOCK as u64);
+    fixture.device.read_into(index, offset, &mut left).unwrap();
+    assert!(left == seen);
+}
+
 /// Zones of which nothing is known are not told as empty.
 #[test]
 fn a_namespace_out_of_service_has_no_report_of_its_zones() {

@@ -123,6 +123,7 @@ fn check<'a>(
             let ending = Ending::Read {
                 namespace: index,
                 span,
+                durably: transfer.fua,
             };
             reads(transfer, span, ending)
         }

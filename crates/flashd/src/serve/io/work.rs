@@ -15,7 +15,7 @@ pub(super) enum IoWork<'a> {
     Done(Completed),
     /// One request to the device.
     One(Request<'a>, Ending),
-    /// Read these bytes; if asked for, make durable what was written there before (NVM §3.2.4, FUA).
+    /// Read these bytes; with FUA what is read is made durable first (NVM §3.2.4).
     Read {
         span: Span,
         ending: Ending,
@@ -54,8 +54,12 @@ pub(super) enum Ending {
         len: u64,
         block_bytes: u64,
     },
-    /// Read for the host.
-    Read { namespace: usize, span: Span },
+    /// Read for the host; durable data only, if asked for.
+    Read {
+        namespace: usize,
+        span: Span,
+        durably: bool,
+    },
     /// Read, and found equal to the host's data or not.
     Compared { is_equal: bool },
 }
@@ -85,12 +89,17 @@ impl Ending {
                 let offset = success.wrote_at.unwrap_or(zone);
                 Ok(Completed::Result(offset / block_bytes))
             }
-            Self::Read { namespace, span } => {
+            Self::Read {
+                namespace,
+                span,
+                durably,
+            } => {
                 permit.backend().device.count_read(span.len);
                 Ok(Completed::Read {
                     namespace,
                     offset: span.offset,
                     len: span.len as u32,
+                    durably,
                 })
             }
             Self::Compared { is_equal: true } => Ok(Completed::Result(0)),

@@ -20,11 +20,12 @@ pub(in crate::serve) enum Completed {
     Data(Vec<u8>),
     /// With this data, at least one byte, and this result.
     DataAndResult { data: Vec<u8>, result: u64 },
-    /// With data that is read from the store when it is sent.
+    /// With data that is read from the store when it is sent, durable data only if asked for.
     Read {
         namespace: usize,
         offset: u64,
         len: u32,
+        durably: bool,
     },
 }
 
@@ -160,11 +161,17 @@ impl Format {
                 namespace,
                 offset,
                 len,
+                durably,
             } => {
                 let before = wire.len();
                 let at = self.start_data(cid, len, wire);
                 let into = &mut wire[at..at + len as usize];
-                match backend.device.read_into(namespace, offset, into) {
+                let read = if durably {
+                    backend.device.read_durably(namespace, offset, into)
+                } else {
+                    backend.device.read_into(namespace, offset, into)
+                };
+                match read {
                     Ok(()) => self.end_data(cid, at, len as usize, wire),
                     Err(failure) => {
                         wire.truncate(before);
