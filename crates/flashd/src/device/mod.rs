@@ -6,8 +6,9 @@
 //! time, on the pace's thread, or at once on the caller's if there is no latency. It knows no
 //! protocol.
 //!
-//! Locks, in this order: a zoned namespace's `order` (zone writes reach the store in the order in
-//! which the model placed them), the recording, the model, the faults, the store's own.
+//! Locks, in this order: the power, the store's for the model's state while that is saved, a zoned
+//! namespace's `order` (zone writes reach the store in the order in which the model placed them), the
+//! recording, the model, the faults, the store's others.
 
 mod effect;
 mod fault;
@@ -25,7 +26,7 @@ pub(crate) mod tests;
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -86,6 +87,8 @@ pub struct Device {
     next_tick_ns: AtomicU64,
     /// Number of power cuts.
     power_cuts: Arc<AtomicU64>,
+    /// See [`Self::hold_power`].
+    powered: RwLock<()>,
     lived: lived::Lived,
     cache_bytes: u64,
     faults: fault::Faults,
@@ -192,7 +195,8 @@ impl Device {
     ///
     /// As for the completion of [`Self::submit`].
     pub fn account(self: &Arc<Self>, namespace: usize, request: &Request<'_>) -> RequestResult {
-        match self.start(namespace, request) {
+        let cuts = self.power_cuts();
+        let outcome = match self.start(namespace, request) {
             AnswerTime::Now(outcome) => outcome,
             AnswerTime::At(_, success) => Ok(success),
             AnswerTime::FailsAt(_, failure) => Err(failure),
@@ -200,7 +204,11 @@ impl Device {
                 self.wait_for(ticket, Waiting(Box::new(|_| {})));
                 Ok(success)
             }
+        };
+        if self.power_cuts() != cuts {
+            return Err(Failure::PowerLost);
         }
+        outcome
     }
 
     /// Run something on the thread that sends answers, soon; at once if the device has no latencies
@@ -266,6 +274,7 @@ impl Device {
     /// pointers are where the durable data ends, open zones are closed, requests that wait for
     /// their answer get [`Failure::PowerLost`]. Return the number of bytes that were lost.
     pub fn power_cut(&self) -> u64 {
+        let _alone = self.powered.write().unwrap_or_else(PoisonError::into_inner);
         let _orders: Vec<MutexGuard<'_, ()>> = self.order.iter().map(lock).collect();
         let mut recording = self.recording.lock();
         let mut model = lock(&self.model);
@@ -288,6 +297,12 @@ impl Device {
         }
         tracing::warn!(lost_bytes = lost, "power cut");
         lost
+    }
+
+    /// Have a power cut wait until the result is dropped. A command that is carried out meanwhile changes nothing after
+    /// it, when its host may be connected again.
+    pub(crate) fn hold_power(&self) -> RwLockReadGuard<'_, ()> {
+        self.powered.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often the power was cut. A connection that sees it grow has lost its controller.

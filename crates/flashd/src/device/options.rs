@@ -3,7 +3,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, Mutex, RwLock, atomic::AtomicU64},
 };
 
 use flash_model::{ConfigError, NamespaceKind, NamespaceSpec, Profile, SECTOR};
@@ -204,6 +204,7 @@ impl Device {
             pending: Mutex::default(),
             next_tick_ns: AtomicU64::new(u64::MAX),
             power_cuts: Arc::new(AtomicU64::new(0)),
+            powered: RwLock::default(),
             lived,
             cache_bytes,
             kinds,

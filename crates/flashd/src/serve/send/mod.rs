@@ -16,7 +16,7 @@ use std::{
     io::{ErrorKind, Write},
     net::{Shutdown, TcpStream},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     thread::ThreadId,
@@ -199,9 +199,9 @@ impl Sender {
     }
 
     /// To be held while a command is carried out; `None` where the connection is dead, and its
-    /// commands may no longer change the device.
-    pub(super) fn carry_out(&self) -> Option<MutexGuard<'_, ()>> {
-        let held = lock(&self.carrying_out);
+    /// commands may no longer change the device. The power is not cut meanwhile.
+    pub(super) fn carry_out(&self) -> Option<(MutexGuard<'_, ()>, RwLockReadGuard<'_, ()>)> {
+        let held = (lock(&self.carrying_out), self.backend.device.hold_power());
         (!self.is_dead()).then_some(held)
     }
 

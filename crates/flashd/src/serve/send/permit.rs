@@ -271,6 +271,25 @@ pub(super) mod tests {
         assert!(sender.carry_out().is_none());
     }
 
+    /// Else a host that connects again could have its new data overwritten by what it sent before.
+    #[test]
+    fn the_power_is_cut_once_nothing_is_carried_out() {
+        let (sender, _host) = connected();
+        let (tell, cut) = std::sync::mpsc::channel();
+        std::thread::scope(|threads| {
+            let held = sender.carry_out().unwrap();
+            let device = &sender.backend.device;
+            threads.spawn(move || {
+                device.power_cut();
+                tell.send(()).unwrap();
+            });
+            assert!(cut.recv_timeout(Duration::from_millis(50)).is_err());
+            drop(held);
+            cut.recv().unwrap();
+        });
+        assert!(sender.carry_out().is_none());
+    }
+
     #[test]
     fn a_queue_takes_no_more_commands_than_it_has_entries() {
         let (sender, host) = connected();
