@@ -109,11 +109,11 @@ impl Device {
             recording.failed(change, &error);
             return Err(error);
         }
-        // Without a cache hosts send no flush, and all that is done is durable.
-        let change = if store.has_cache() {
-            *change
-        } else {
+        // Without a cache hosts send no flush.
+        let change = if store.makes_durable(change) {
             change.made_durable()
+        } else {
+            *change
         };
         recording.note(self.namespaces[namespace].id, &change);
         Ok(())

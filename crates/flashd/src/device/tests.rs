@@ -136,6 +136,31 @@ fn a_recording_knows_that_a_protected_buffer_loses_nothing() {
     }
 }
 
+/// Zeroes that are too many for the cache are durable at once; a recording leaves what a power cut leaves.
+#[test]
+fn a_recording_knows_what_is_durable_as_it_bypasses_the_cache() {
+    let device = protected(Some(Bytes::mib(1)));
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let (half, all) = (Bytes::kib(512).get(), Bytes::mib(1).get());
+    write(&device, 0, 0, 1, 2 * all / BLOCK).unwrap();
+    wait(&device, 0, &Request::Flush).unwrap();
+    device.record_to(&log).unwrap();
+    let (few, many) = ((0, half), (all, half + BLOCK));
+    for (offset, len) in [few, many] {
+        let fua = false;
+        wait(&device, 0, &Request::WriteZeroes { offset, len, fua }).unwrap();
+    }
+    device.recording().end().unwrap();
+    device.power_cut();
+    let (store, _) = replay(&log, &Mark::End, Keep::Durable, None).unwrap();
+    for ((offset, _), left) in [(few, 1), (many, 0)] {
+        let mut bytes = [9; BLOCK as usize];
+        store.namespaces[0].read(offset, &mut bytes).unwrap();
+        assert_eq!((bytes[0], block(&device, 0, offset)), (left, left));
+    }
+}
+
 #[test]
 fn zones_go_back_to_what_is_durable_when_the_power_is_cut() {
     let device = device();

@@ -65,6 +65,15 @@ impl Change<'_> {
 }
 
 impl StoredNamespace {
+    /// Whether a change is durable on return, as it asks for that or never enters the cache.
+    pub(crate) fn makes_durable(&self, change: &Change<'_>) -> bool {
+        match *change {
+            Change::Write { fua, .. } => fua || !self.has_cache(),
+            Change::Zero { len, fua, .. } => fua || self.zeroes_bypass_cache(len),
+            Change::Flush | Change::Zone { .. } => true,
+        }
+    }
+
     /// Make the change.
     ///
     /// # Errors

@@ -188,7 +188,7 @@ impl StoredNamespace {
     pub fn zero(&self, offset: u64, len: u64, fua: bool) -> Result<(), StoreError> {
         self.in_service()?;
         let mut state = self.write_state();
-        let result = if fua || len / self.block_bytes > state.cache.capacity() as u64 / 2 {
+        let result = if fua || state.zeroes_bypass_cache(len) {
             state.zero_through(offset, len)
         } else {
             state.write_cached(offset, len, None)
@@ -287,9 +287,13 @@ impl StoredNamespace {
     }
 
     /// Whether there is a volatile cache; else each change is durable on return.
-    #[must_use]
-    pub fn has_cache(&self) -> bool {
+    pub(super) fn has_cache(&self) -> bool {
         self.read_state().cache.capacity() > 0
+    }
+
+    /// Whether so many bytes of zeroes go past the cache.
+    pub(super) fn zeroes_bypass_cache(&self, len: u64) -> bool {
+        self.read_state().zeroes_bypass_cache(len)
     }
 
     /// Bytes that a power cut would lose now.
@@ -363,6 +367,10 @@ impl StoredNamespace {
 }
 
 impl Contents {
+    fn zeroes_bypass_cache(&self, len: u64) -> bool {
+        len / self.block_bytes > self.cache.capacity() as u64 / 2
+    }
+
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
         let Some(zones) = &self.zones else {
             return self.read_written(offset, into);
