@@ -19,11 +19,7 @@ impl Device {
     ///
     /// The file cannot be written; the state kept before is still there.
     pub fn save_model(&self) -> Result<(), StoreError> {
-        if !self.store.is_persistent() {
-            return Ok(());
-        }
-        let image = lock(&self.model).image();
-        self.store.save_image(&image)?;
+        self.store.save_image(|| lock(&self.model).image())?;
         self.save_life()
     }
 
@@ -38,12 +34,13 @@ impl Device {
         if let Err(error @ RecordError::Io { .. }) = recorded {
             tracing::error!(%error, "the recording was not synced");
         }
-        self.save_model()?;
-        if flushed.is_ok() {
-            self.end_life()?;
-        }
+        let saved = self.save_model();
+        // Whatever failed, the disk gets what there is; and the life ends well only where nothing has failed.
         self.store.sync_file()?;
-        flushed
+        flushed?;
+        saved?;
+        self.end_life()?;
+        Ok(self.store.sync_file()?)
     }
 
     /// Begin to record to a new file, starting with the present content of the device.

@@ -14,6 +14,7 @@
 
 use std::{
     fs::File,
+    io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -120,6 +121,9 @@ impl Store {
             None => form(&file, &path, kinds, profile, options.sparse)?,
         };
         check_kinds(&path, &superblock, kinds)?;
+        if options.host_sync {
+            sync_name(&path).map_err(|source| StoreError::io(&path, SYNC, 0, source))?;
+        }
         let file = Arc::new(file);
         let len = file
             .metadata()
@@ -190,18 +194,19 @@ impl Store {
     }
 
     /// Keep the device model's state in the file. Nothing happens without a file, or where its end is cut off: what is missing
-    /// would then read as zeroes.
+    /// would then read as zeroes. The state is taken when it is this caller's turn, so that of two the later one saves
+    /// the later state.
     ///
     /// # Errors
     ///
     /// The file cannot be written; the state saved before is still there.
-    pub fn save_image(&self, image: &[u8]) -> Result<(), StoreError> {
+    pub fn save_image(&self, image: impl FnOnce() -> Vec<u8>) -> Result<(), StoreError> {
         let Some(to) = self.whole_file()? else {
             return Ok(());
         };
         let mut newest = to.newest.lock().unwrap_or_else(|e| e.into_inner());
         to.places
-            .save(&to.file, *newest + 1, image)
+            .save(&to.file, *newest + 1, &image())
             .map_err(|source| StoreError::io(&to.path, "save mapping", to.places.start, source))?;
         *newest += 1;
         Ok(())
@@ -357,6 +362,14 @@ fn form(
         .and_then(|()| file.sync_all())
         .map_err(failed("write"))?;
     Ok(superblock)
+}
+
+/// Wait until the host's disk has the name of the file: to sync a new file is not enough (fsync(2)).
+fn sync_name(path: &Path) -> io::Result<()> {
+    let folder = path.canonicalize()?;
+    folder
+        .parent()
+        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 fn check_kinds(

@@ -1,6 +1,11 @@
 //! The rules of the store, against a slow model that knows every version of every block.
 
-use std::{os::unix::fs::FileExt, path::Path, sync::Arc};
+use std::{
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 
@@ -391,7 +396,7 @@ fn damage_is_told_for_the_namespace_that_has_it() {
     let error = store.namespaces[2].read(0, &mut block).unwrap_err();
     assert!(error.to_string().contains("truncated"), "{error}");
     // What is kept behind it would make it long again, with zeroes where data is missing.
-    store.save_image(b"mapping").unwrap();
+    store.save_image(|| b"mapping".to_vec()).unwrap();
     store.save_life(&store.life()).unwrap();
     drop(store);
     assert_eq!(file.metadata().unwrap().len(), end);
@@ -503,8 +508,37 @@ fn the_models_state_comes_back() {
     let path = folder.path().join("store");
     let kinds = [conventional()];
     let store = open(&path, &kinds, 4).unwrap();
-    store.save_image(b"first").unwrap();
-    store.save_image(b"second").unwrap();
+    store.save_image(|| b"first".to_vec()).unwrap();
+    store.save_image(|| b"second".to_vec()).unwrap();
+    drop(store);
+    let (_, image) = Store::open(&options(&path), &kinds, 4, "test").unwrap();
+    assert_eq!(image.as_deref(), Some(&b"second"[..]));
+}
+
+/// Two save at the same time: what was taken first is not what is left.
+#[test]
+fn the_models_latest_state_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let kinds = [conventional()];
+    let store = open(&path, &kinds, 4).unwrap();
+    let (tell, was_taken) = mpsc::channel();
+    let (tell_saved, was_saved) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let store = &store;
+        scope.spawn(move || {
+            let first = || {
+                tell.send(()).unwrap();
+                // The other one gets no turn meanwhile.
+                let _ = was_saved.recv_timeout(Duration::from_millis(100));
+                b"first".to_vec()
+            };
+            store.save_image(first).unwrap();
+        });
+        was_taken.recv().unwrap();
+        store.save_image(|| b"second".to_vec()).unwrap();
+        let _ = tell_saved.send(());
+    });
     drop(store);
     let (_, image) = Store::open(&options(&path), &kinds, 4, "test").unwrap();
     assert_eq!(image.as_deref(), Some(&b"second"[..]));
