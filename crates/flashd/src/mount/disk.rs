@@ -7,7 +7,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::Path,
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, mpsc},
     time::{Duration, SystemTime},
 };
 
@@ -80,14 +80,12 @@ pub(super) fn touch_request_buffer(disk: &Path, size: u64) -> io::Result<()> {
     }
 }
 
-/// The file system.
+/// The file system. One thread takes its requests.
 pub(super) struct Disk {
     device: Arc<Device>,
     size: u64,
     block: u64,
     since: SystemTime,
-    /// Held while a block is read, changed in part and written.
-    partial: Mutex<()>,
 }
 
 impl Disk {
@@ -97,7 +95,6 @@ impl Disk {
             size: namespace.size_bytes,
             block: namespace.block_bytes,
             since: SystemTime::now(),
-            partial: Mutex::new(()),
             device,
         }
     }
@@ -131,7 +128,8 @@ impl Disk {
         offset.is_multiple_of(self.block) && len.is_multiple_of(self.block)
     }
 
-    /// Write a range that is not whole blocks: the blocks around it are read, changed and written.
+    /// Write a range that is not whole blocks: the blocks around it are read, changed and written. No other write comes
+    /// between, as one thread takes all requests and has carried one out before it takes the next.
     fn write_partial(
         &self,
         offset: u64,
@@ -139,7 +137,6 @@ impl Disk {
         fua: bool,
         change: &dyn Fn(&mut [u8]),
     ) -> RequestResult {
-        let _alone = self.partial.lock().unwrap_or_else(|e| e.into_inner());
         let (start, whole) = around(self.block, offset, len);
         let mut blocks = vec![0; whole as usize];
         self.device.read_into(NAMESPACE, start, &mut blocks)?;

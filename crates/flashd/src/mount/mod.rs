@@ -133,6 +133,8 @@ impl Mounted {
             MountOption::NoDev,
         ];
         config.acl = SessionACL::Owner;
+        // `Disk` counts on it: a part of a block is written by reading, changing and writing the block.
+        config.n_threads = Some(1);
         let disk = Disk::new(Arc::clone(device));
         let session = Session::new(disk, &path, &config).map_err(failed)?;
         let session = std::thread::Builder::new()
