@@ -102,9 +102,8 @@ mod tests {
             .args(["!", "-type", "d", "-printf", "%P\n"])
             .output()
             .unwrap();
-        let mut files: Vec<String> = { String::from_utf8(found.stdout).unwrap().lines() }
-            .map(str::to_owned)
-            .collect();
+        let found = String::from_utf8(found.stdout).unwrap();
+        let mut files: Vec<String> = found.lines().map(str::to_owned).collect();
         files.sort();
         files
     }
