@@ -6,6 +6,7 @@
 //! | `peers / ext4 256 MiB / indef` | the same: the time, if no quantity is named |
 //! | `peers / ext4 256 MiB / e4defrag ÷ indef` | a ratio of medians; the second name replaces the contender, or is a whole one |
 //! | … ` : ms .1` | how to show it: a unit, decimals, `+`, `bare`, `spread`, `less` (percent below 1) |
+//! | `within 10 predictions / predicted_pct − measured_pct` | in how many rows of those that have both quantities they are at most so far apart: `135 of 141`; `predictions / fast24 / …`: of cases that begin so |
 //! | `command peers` | the command that measures the result |
 //! | `measured peers` | a sentence with date, machine, kernel, runs and spread of what this text shows of it |
 
@@ -40,6 +41,9 @@ impl Results {
         if let Some(result) = text.strip_prefix("command ") {
             return Ok(self.latest(result)?.command.clone());
         }
+        if let Some(rows) = text.strip_prefix("within ") {
+            return self.count_within(rows);
+        }
         let (source, format) = text.split_once(" : ").unwrap_or((text, ""));
         let format = Format::parse(format)?;
         if let Some((over, under)) = source.split_once(" ÷ ") {
@@ -69,6 +73,24 @@ impl Results {
             _ if format.less => bail!("{source} is no ratio"),
             _ => format.show(&quantity, &[value.median()]),
         }
+    }
+
+    /// How many rows of `LIMIT RESULT / CASES / QUANTITY − QUANTITY` are within the limit, of how many.
+    fn count_within(&self, text: &str) -> Result<String> {
+        let wanted = "wanted: within LIMIT RESULT / CASES / QUANTITY − QUANTITY";
+        let (limit, rows) = text.split_once(' ').context(wanted)?;
+        let limit: f64 = limit.parse().context(wanted)?;
+        let (source, quantities) = rows.rsplit_once(" / ").context(wanted)?;
+        let (one, other) = quantities.split_once(" − ").context(wanted)?;
+        let (result, cases) = source.split_once(" / ").unwrap_or((source, ""));
+        let rows = self.record(result)?.rows();
+        let differences: Vec<f64> = rows
+            .filter(|row| row.case.starts_with(cases))
+            .filter_map(|row| Some(row.values.get(one)?.median() - row.values.get(other)?.median()))
+            .collect();
+        ensure!(!differences.is_empty(), "no row has both");
+        let within = differences.iter().filter(|it| it.abs() <= limit);
+        Ok(format!("{} of {}", within.count(), differences.len()))
     }
 
     /// Returns the rows of `RESULT / CASE`, in their order.
@@ -169,18 +191,17 @@ fn conditions(session: &Session, values: &[Shown<'_>]) -> String {
     if !machine.is_empty() {
         text += &format!(" on {machine}");
     }
-    let repeated = session.runs.filter(|runs| *runs > 1);
-    match repeated {
-        Some(runs) => text += &format!("; medians of {runs} runs"),
-        None if session.runs.is_some() => text += "; one run",
-        None => {}
-    }
+    text += &match session.runs {
+        Some(1) => "; one run, so without a spread".to_owned(),
+        Some(runs) => format!("; medians of {runs} runs"),
+        None => "; how many runs was not kept".to_owned(),
+    };
     if values
         .iter()
         .any(|(_, value)| matches!(value, Value::Measured { spread: None, .. }))
     {
         text += "; the spread was not kept";
-    } else if repeated.is_some() {
+    } else if session.runs.is_some_and(|runs| runs > 1) {
         text += &spread(values);
     }
     text.push('.');
@@ -244,5 +265,45 @@ mod tests {
             ", single runs from −10 to +20 % of them, of percentages −0 to +2 points"
         );
         assert_eq!(spread(&[("count", Value::Exact(1.0))]), "");
+    }
+
+    #[test]
+    fn rows_are_counted_by_how_far_two_quantities_are_apart() {
+        let row = |case: &str, foretold: f64, came: f64| {
+            let row = Row::new(case, "all").with("foretold_pct", Value::Exact(foretold));
+            row.with("came_pct", Value::Exact(came))
+        };
+        let refused = Row::new("fast, depth 8", "all").with("came_pct", Value::Exact(1.0));
+        let rows = vec![
+            row("fast, depth 1", 20.0, 30.0),
+            refused,
+            row("slow, depth 1", 20.0, 9.0),
+        ];
+        let mut results = Results::default();
+        let record = Record::of(Session::in_virtual_time("", rows));
+        results.records.insert("plans".to_owned(), record);
+        let mut count = |cases: &str| {
+            results.evaluate(&format!("within 10 plans{cases} / foretold_pct − came_pct"))
+        };
+        assert_eq!(count("").unwrap(), "1 of 2");
+        assert_eq!(count(" / fast,").unwrap(), "1 of 1");
+        assert!(count(" / none,").is_err());
+    }
+
+    #[test]
+    fn what_is_not_known_of_the_runs_is_said() {
+        let machine = crate::Machine::here(std::path::Path::new("/"));
+        let said = |runs| {
+            let session = Session {
+                machine: Some(machine.clone()),
+                date: Some("2026-11-24".to_owned()),
+                runs,
+                ..Session::in_virtual_time("", Vec::new())
+            };
+            conditions(&session, &[])
+        };
+        assert!(said(Some(1)).ends_with("; one run, so without a spread."));
+        assert!(said(Some(5)).ends_with("; medians of 5 runs."));
+        assert!(said(None).ends_with("; how many runs was not kept."));
     }
 }

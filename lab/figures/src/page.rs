@@ -100,7 +100,7 @@ fn replace_marked(
 }
 
 /// A template with all placeholders replaced. A line that begins with `{if RESULT / CASE}` is only
-/// there if the case was measured; one that begins with `{each RESULT / CASE}` is there for each
+/// there if the case was measured, with `{unless RESULT / CASE}` if it was not; one that begins with `{each RESULT / CASE}` is there for each
 /// contender, whose name is `{contender}` and whose values are `{.QUANTITY}`, or `{.QUANTITY?}` if it
 /// may be missing.
 fn fill(template: &str, results: &mut Results) -> Result<String> {
@@ -120,10 +120,11 @@ fn fill_values(template: &str, results: &mut Results) -> Result<String> {
     let mut text = String::new();
     for (number, line) in template.lines().enumerate() {
         let here = || format!("line {}", number + 1);
-        let line = match command(line, "{if ") {
-            Some((case, line)) if results.rows(case).is_ok() => line,
-            Some(_) => continue,
-            None => line,
+        let line = match (command(line, "{if "), command(line, "{unless ")) {
+            (Some((case, line)), _) if results.rows(case).is_ok() => line,
+            (_, Some((case, line))) if results.rows(case).is_err() => line,
+            (None, None) => line,
+            _ => continue,
         };
         let Some((each, line)) = command(line, "{each ") else {
             text += &replace(line, |inside| value(inside, results)).with_context(here)?;
