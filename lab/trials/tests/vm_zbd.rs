@@ -4,7 +4,7 @@
 //! `make test` runs a selection; with `INDEF_WHOLE_SUITE`, and in `make proof`, every case is run:
 //! it passes, or is in [`EXCEPTIONS`], and docs/flashd.md explains it.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, process::Command, time::Duration};
 
 use flash_model::{NamespaceKind, Profile};
 use flashd::{
@@ -343,6 +343,55 @@ fn is_expected(disk: Disk, case: &Case) -> bool {
         Some(exception) => is_same(exception),
         None if case.number > LAST_KNOWN => case.result == "PASS" || on_disk().any(is_same),
         None => case.result == "PASS",
+    }
+}
+
+/// The tables of docs/flashd.md have these exceptions, and no others.
+#[test]
+fn the_page_explains_each_exception() {
+    const DISKS: [(&str, Disk); 3] = [
+        ("without zones", Disk::Regular),
+        ("256 zones of 1 MiB, no limits", Disk::Whole),
+        (
+            "256 zones of 4 MiB with 3 MiB in them, 14 open and active",
+            Disk::Limited,
+        ),
+    ];
+    let page = source_tree::root().join("docs/flashd.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, page) = page.split_once("**fio's zoned tests.**").unwrap();
+    let (page, _) = page.split_once("**Throughput.**").unwrap();
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| ")?.split(" | ").collect()))
+        .collect();
+    let of = |disk: Disk, result: &str| -> BTreeSet<u32> {
+        let exceptions = EXCEPTIONS.iter();
+        let found = exceptions.filter(|it| it.result == result && it.disks.contains(&disk));
+        found.flat_map(|it| it.cases).copied().collect()
+    };
+    for (name, disk) in DISKS {
+        let [skipped, failed] = ["SKIP", "FAIL"].map(|result| of(disk, result));
+        let counts = [
+            LAST_KNOWN as usize,
+            LAST_KNOWN as usize - skipped.len() - failed.len(),
+            skipped.len(),
+            failed.len(),
+        ];
+        let row = rows.iter().find(|row| row[0] == name).unwrap();
+        let told = row[1..].iter().map(|cell| cell.trim_end_matches(" |"));
+        assert!(told.eq(counts.map(|count| count.to_string())), "{row:?}");
+
+        let holds = |on: &str| match on {
+            "all" => true,
+            "zoned" => ZONED.contains(&disk),
+            "without zones" => disk == Disk::Regular,
+            _ => false,
+        };
+        let explained = rows.iter().filter(|row| row.len() == 4 && holds(row[2]));
+        let explained = explained.flat_map(|row| row[0].split(", "));
+        let explained: BTreeSet<u32> = explained.map(|case| case.parse().unwrap()).collect();
+        assert_eq!(explained, skipped, "{name}");
     }
 }
 

@@ -101,6 +101,11 @@ impl Basis<'_> {
                 layout: &layout,
                 accesses: accesses.flatten(),
             };
+            if let Some(sharing) = sharing
+                && is_shared(&layout)
+            {
+                engine = Some(sharing);
+            }
             let mut options = self.geometries.options(self.options, found.fs.dev);
             // A probe tells how long rows are, not where they begin.
             let are_told = !self.geometries.is_probed(found.fs.dev);
@@ -108,11 +113,6 @@ impl Basis<'_> {
             if keeps_rows && are_told && self.geometries.is_uniform() && options.row().is_some() {
                 options.to_mut().on_rows = true;
                 self.on_rows.store(true, Ordering::Relaxed);
-            }
-            if let Some(sharing) = sharing
-                && is_shared(&layout)
-            {
-                engine = Some(sharing);
             }
             if engine.is_some_and(EngineKind::keeps_sharing) {
                 options.to_mut().keeps_sharing = true;

@@ -14,7 +14,7 @@ use crate::common::{
     scratch,
 };
 use indef_fs::Mapper;
-use scratch_fs::{ScratchFs, Shape, most_left_by_btrfs};
+use scratch_fs::{ScratchFs, Shape, most_left_by_btrfs, reflink};
 use units::{Bytes, FileRange};
 
 fn command(arguments: &[&str], path: &Path) -> Ran {
@@ -170,6 +170,27 @@ fn loop_moved_data_lies_in_the_rows_of_the_geometry() {
     drop(file);
     scratch.fsck().unwrap();
     assert_eq!(hashes(&dir), contents);
+}
+
+/// Nobody but the kernel chooses the place on Btrfs, or of what files share.
+#[test]
+fn loop_no_rows_are_told_where_the_kernel_chooses_the_place() {
+    for kind in ["xfs", "btrfs"] {
+        let Some(scratch) = scratch(kind) else {
+            return;
+        };
+        let file = scratch.path().join("file");
+        make(&file, Bytes::mib(2), Bytes::kib(4));
+        let are_told = || {
+            let geometry = "--geometry=striped:granule=32KiB,dies=8";
+            let planned = command(&["plan", geometry], scratch.path());
+            assert!(!planned.out.contains(" 0 B to write"), "{planned:?}");
+            planned.out.contains("data is placed")
+        };
+        assert_eq!(are_told(), kind == "xfs", "{kind}");
+        reflink(&file, &scratch.path().join("clone")).unwrap();
+        assert!(!are_told(), "{kind}");
+    }
 }
 
 #[test]
