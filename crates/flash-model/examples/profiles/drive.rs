@@ -8,17 +8,23 @@ use units::{Bytes, Nanos};
 pub(crate) const KIB: u64 = 1 << 10;
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A zoned device of a built-in profile.
-pub(crate) fn zoned(profile: &str, size: u64) -> Device {
+/// A device of a built-in profile with one namespace.
+pub(crate) fn device(profile: &str, kind: NamespaceKind, size: u64) -> Device {
     let profile = Profile::builtin(profile).expect("it is built in");
-    zoned_as(&profile, size)
+    with_namespace(&profile, kind, size)
+}
+
+pub(crate) fn zoned(profile: &str, size: u64) -> Device {
+    device(profile, NamespaceKind::Zoned, size)
 }
 
 pub(crate) fn zoned_as(profile: &Profile, size: u64) -> Device {
-    let spec = NamespaceSpec {
-        kind: NamespaceKind::Zoned,
-        size: Bytes(size),
-    };
+    with_namespace(profile, NamespaceKind::Zoned, size)
+}
+
+fn with_namespace(profile: &Profile, kind: NamespaceKind, size: u64) -> Device {
+    let size = Bytes(size);
+    let spec = NamespaceSpec { kind, size };
     Device::new(profile, &[spec]).expect("the profile has room for the namespace")
 }
 

@@ -7,9 +7,12 @@
 
 #![forbid(unsafe_code)]
 
+mod collection;
 mod drive;
 mod indef_femu;
+mod qlc;
 mod results;
+mod tlc;
 mod zn540;
 
 use std::{path::Path, process::ExitCode};

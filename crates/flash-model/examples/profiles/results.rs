@@ -1,17 +1,21 @@
 //! All figures, as rows of the committed result.
 
 use figures::{Row, Value};
-use flash_model::{Device, NamespaceKind, NamespaceSpec, Profile, ZoneAction};
-use units::Bytes;
+use flash_model::{NamespaceKind, Profile, ZoneAction, ftl::VictimChoice};
 
 use super::{
-    drive::{KIB, MIB},
+    collection,
+    drive::{KIB, MIB, device},
     indef_femu::{
         busy_with_scattered_blocks, copyback, in_commands_of, one_read, read, read_from,
         sequential_write, with_read_cache,
     },
+    qlc, tlc,
     zn540::{self, FINISHES, RESETS},
 };
+
+/// The pages of a word line.
+const PAGES: [&str; 3] = ["LSB", "CSB", "MSB"];
 
 pub(crate) fn all() -> Vec<Row> {
     [
@@ -20,6 +24,9 @@ pub(crate) fn all() -> Vec<Row> {
         by_commands(),
         of_zn540(),
         spare(),
+        write_amplification(),
+        of_tlc(),
+        of_qlc(),
     ]
     .concat()
 }
@@ -199,13 +206,8 @@ fn of_zn540() -> Vec<Row> {
 /// The effective spare flash of conventional namespaces, in percent.
 fn spare() -> Vec<Row> {
     let of = |name: &str| {
-        let profile = Profile::builtin(name).expect("it is built in");
         let spare = |size: u64| {
-            let spec = NamespaceSpec {
-                kind: NamespaceKind::Conventional,
-                size: Bytes(size),
-            };
-            let device = Device::new(&profile, &[spec]).expect("there is room");
+            let device = device(name, NamespaceKind::Conventional, size);
             device.spare(0).expect("the namespace is conventional")
         };
         let percent = |size| Value::rounded(spare(size).percent);
@@ -219,4 +221,99 @@ fn spare() -> Vec<Row> {
             )
     };
     vec![of("fast24"), of("indef-femu"), of("zn540")]
+}
+
+/// Of garbage collection, with 10 % to spare.
+fn write_amplification() -> Vec<Row> {
+    [
+        (
+            "greedy",
+            collection::with_hot_and_cold_pages(VictimChoice::Greedy),
+        ),
+        (
+            "cost-benefit",
+            collection::with_hot_and_cold_pages(VictimChoice::CostBenefit),
+        ),
+        ("one handle", collection::with_a_log(false)),
+        ("two handles", collection::with_a_log(true)),
+    ]
+    .into_iter()
+    .map(|(what, times)| Row::new("write amplification", what).with("times", Value::rounded(times)))
+    .collect()
+}
+
+fn of_tlc() -> Vec<Row> {
+    let case = "tlc";
+    let mut rows = Vec::new();
+    // The sense, a command's time in the controller, and 4 KiB over channel and link.
+    let around = 6_000.0 + 13_109.0 + 1_163.0;
+    let reads = tlc::read_of_each_page().into_iter();
+    for ((page, sense), here) in PAGES
+        .into_iter()
+        .zip([56_500.0, 77_500.0, 106_000.0])
+        .zip(reads)
+    {
+        rows.push(beside(
+            case,
+            &format!("read, {page}"),
+            "time_ns",
+            here,
+            sense + around,
+        ));
+    }
+    let programs = [820_500.0, 2_225_000.0, 5_734_000.0];
+    let each = tlc::program_of_each_page().into_iter();
+    for ((page, program), here) in PAGES.into_iter().zip(programs).zip(each) {
+        rows.push(beside(
+            case,
+            &format!("program, {page}"),
+            "time_ns",
+            here,
+            program,
+        ));
+    }
+    let row_bytes = 8.0 * 32.0 * 1024.0;
+    let mean = programs.iter().sum::<f64>() / 3.0;
+    let [program, erase] = tlc::longer_during_a_program_and_an_erase();
+    let slowest = |suspends| Value::rounded(tlc::slowest_read_beside_writes(suspends));
+    rows.extend([
+        beside(
+            case,
+            "sequential write",
+            "rate_mb_per_s",
+            tlc::sequential_write(),
+            row_bytes / mean * 1e3,
+        ),
+        beside(
+            case,
+            "longer during a program",
+            "time_ns",
+            program,
+            100_000.0,
+        ),
+        beside(case, "longer during an erase", "time_ns", erase, 700_000.0),
+        Row::new(case, "slowest read beside writes")
+            .with("time_ns", slowest(true))
+            .with("without_suspension_ns", slowest(false)),
+        Row::new(case, "reads by planes on their own")
+            .with("times", Value::rounded(tlc::gain_by_planes())),
+    ]);
+    rows
+}
+
+fn of_qlc() -> Vec<Row> {
+    let case = "qlc";
+    let cliff = qlc::cliff();
+    // Of each page a program of both kinds and a sense of one, and twice the way over the channel.
+    let each_row = 1_860_000.0 + 40_000.0 + 200_000.0 + 2.0 * 20_480.0;
+    let closed_form = 8.0 * 32.0 * 1024.0 / each_row * 1e3;
+    vec![
+        beside(case, "full", "rate_mb_per_s", cliff.full, closed_form),
+        Row::new(case, "fall")
+            .with("written_bytes", Value::rounded(cliff.fall))
+            .with("cache_bytes", Value::rounded(0.06 * (1024 * MIB) as f64)),
+        Row::new(case, "32 MiB")
+            .with("first_mb_per_s", Value::rounded(cliff.first))
+            .with("after_idle_mb_per_s", Value::rounded(cliff.after_idle)),
+    ]
 }

@@ -92,44 +92,6 @@ fn what_cannot_work_is_refused_and_named() {
 }
 
 #[test]
-fn cost_benefit_moves_less_where_some_data_is_cold() {
-    let pages = 64 * 1024;
-    let geometry = FtlGeometry {
-        blocks_per_die: FtlGeometry::blocks_needed(pages, 4, 256, 10.0) as u32,
-        pages_per_block: 256,
-        slots_per_page: 1,
-        logical_pages: pages,
-        ..small()
-    };
-    let amplification = |victim| {
-        let options = FtlOptions {
-            victim,
-            ..FtlOptions::default()
-        };
-        let mut ftl = Ftl::new(geometry, options).unwrap();
-        let (mut work, mut numbers) = (Vec::new(), Numbers::new(1));
-        ftl.write(0, pages, PagePlacement::RoundRobin, &mut work);
-        let mut overwrite = |ftl: &mut Ftl, count| {
-            for _ in 0..count {
-                work.clear();
-                // Nine of ten writes go to a tenth of the pages.
-                let hot = numbers.below(10_u64) > 0;
-                let lpn = numbers.below(if hot { pages / 10 } else { pages });
-                ftl.write(lpn, 1, PagePlacement::RoundRobin, &mut work);
-            }
-        };
-        overwrite(&mut ftl, 4 * pages);
-        let before = *ftl.counters();
-        overwrite(&mut ftl, 8 * pages);
-        ftl.counters().since(&before).write_amplification(1)
-    };
-    let greedy = amplification(VictimChoice::Greedy);
-    let cost_benefit = amplification(VictimChoice::CostBenefit);
-    println!("greedy {greedy:.2}, cost-benefit {cost_benefit:.2}");
-    assert!(cost_benefit < greedy * 0.95, "{cost_benefit} {greedy}");
-}
-
-#[test]
 fn collection_costs_more_the_less_is_to_spare() {
     let mut last = 1.0;
     for spare in [50.0, 20.0, 7.0] {

@@ -50,16 +50,6 @@ fn each_page_of_a_word_line_is_programmed_in_its_own_time() {
     }
 }
 
-/// A row of pages takes as long as its type, so that the speed of writing is that of the mean page.
-#[test]
-fn sustained_writes_have_the_speed_of_the_mean_page() {
-    let mut device = device("tlc", NamespaceKind::Zoned, 64 * MIB);
-    let end = fill(&mut device, 24 * MIB);
-    let mean = (820_500.0 + 2_225_000.0 + 5_734_000.0) / 3.0;
-    let rows = 96.0;
-    within(1.0, end as f64, rows * mean);
-}
-
 #[test]
 fn a_copyback_senses_one_type_and_programs_another() {
     let mut device = device("tlc", NamespaceKind::Zoned, 128 * MIB);
@@ -143,30 +133,6 @@ fn a_plane_reads_beside_the_others_where_the_profile_says_so() {
             "{busy} {expected}"
         );
     }
-}
-
-/// Reads of both planes come together at nearly twice the rate.
-#[test]
-fn random_reads_gain_by_planes_that_read_on_their_own() {
-    let rate = |on_their_own| {
-        let mut device = with_planes(on_their_own);
-        let now = fill(&mut device, 24 * MIB) + 100_000_000;
-        let mut numbers = Numbers::new(7);
-        let reads: Vec<u64> = (0..4000)
-            .map(|_| numbers.below(24 * MIB / (4 * KIB)) * 4 * KIB)
-            .collect();
-        let end = closed_loop(
-            &mut device,
-            now,
-            256,
-            reads.iter().map(|&at| read(at, 4 * KIB)),
-        );
-        end - now
-    };
-    let (together, on_their_own) = (rate(false), rate(true));
-    let gain = together as f64 / on_their_own as f64;
-    println!("planes that read on their own: {gain:.2} times the reads");
-    assert!((1.6..2.05).contains(&gain), "{gain}");
 }
 
 #[test]

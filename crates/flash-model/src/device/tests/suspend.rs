@@ -86,36 +86,3 @@ fn an_erase_takes_longer_to_suspend_than_a_program() {
         }
     }
 }
-
-/// Reads beside writes that keep all dies busy: suspension takes the programs out of their tail.
-#[test]
-fn suspension_shortens_the_tail_of_reads_beside_writes() {
-    let worst = devices().map(|(suspends, mut device)| {
-        let mut now = fill(&mut device, 24 * MIB) + 1_000_000;
-        let mut numbers = Numbers::new(3);
-        let mut latencies = Vec::new();
-        for row in 0..64 {
-            device
-                .submit(Nanos(now), 0, &write(32 * MIB + row * ROW, ROW))
-                .unwrap();
-            for _ in 0..3 {
-                now += 1_000_000;
-                let read = Command::Read {
-                    offset: numbers.below(24 * MIB / (4 * KIB)) * 4 * KIB,
-                    len: 4 * KIB,
-                };
-                device.advance(Nanos(now), &mut Vec::new());
-                latencies.push(run(&mut device, now, &read) - now);
-            }
-        }
-        latencies.sort_unstable();
-        let [median, worst] = [latencies.len() / 2, latencies.len() - 1].map(|at| latencies[at]);
-        println!("suspends: {suspends}, median {median} ns, worst {worst} ns");
-        (median, worst)
-    });
-    let [(median, with), (_, without)] = worst;
-    assert!(without > 4_000_000, "{worst:?}");
-    // A suspension, an MSB page, and a row of data on the channel before it.
-    assert!(with < 700_000, "{worst:?}");
-    assert!(median < 300_000, "{worst:?}");
-}

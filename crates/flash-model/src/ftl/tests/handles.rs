@@ -65,48 +65,6 @@ fn a_renewed_handle_begins_new_blocks() {
     );
 }
 
-/// A log that is written around and around, and a hot tenth that is overwritten at random: apart,
-/// the blocks of the log are empty by the time that they are collected.
-#[test]
-fn separate_lifetimes_under_separate_handles_lower_write_amplification() {
-    let pages = 64 * 1024;
-    let hot = pages / 10;
-    let amplification = |apart: bool| {
-        let geometry = FtlGeometry {
-            pages_per_block: 256,
-            slots_per_page: 1,
-            logical_pages: pages,
-            handles: 2,
-            ..small()
-        };
-        let blocks = FtlGeometry::blocks_needed(pages, 4, 256, 10.0) as u32;
-        let geometry = FtlGeometry {
-            blocks_per_die: blocks + geometry.blocks_of_handles(),
-            ..geometry
-        };
-        let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
-        let (mut work, mut numbers, mut log) = (Vec::new(), Numbers::new(1), hot);
-        let mut write = |ftl: &mut Ftl, count| {
-            for _ in 0..count {
-                work.clear();
-                let lpn = numbers.below(hot);
-                ftl.write(lpn, 1, PagePlacement::Handle(0), &mut work);
-                let handle = u32::from(apart);
-                ftl.write(log, 1, PagePlacement::Handle(handle), &mut work);
-                log = if log + 1 == pages { hot } else { log + 1 };
-            }
-        };
-        write(&mut ftl, 2 * pages);
-        let before = *ftl.counters();
-        write(&mut ftl, 3 * pages);
-        ftl.counters().since(&before).write_amplification(1)
-    };
-    let (together, apart) = (amplification(false), amplification(true));
-    println!("one handle {together:.2}, two handles {apart:.2}");
-    assert!(together > 1.3, "{together}");
-    assert!(apart - 1.0 < (together - 1.0) / 2.0, "{apart} {together}");
-}
-
 #[test]
 fn an_image_keeps_the_handles() {
     let geometry = with_handles(4);
