@@ -9,12 +9,12 @@
  * ring, never a look-up in a map that is larger than the caches. User space empties the slots from
  * time to time, and meanwhile owns a slot just as a program does.
  *
- * All processors share one array. With one of each, the owner of a slot would be needed all the same:
- * an interrupt, another task or user space may come between. A range would be there, and be pushed out,
- * once for each processor that reads it, and emptying would look through 256 KiB of each. What it would
- * spare is that processors take a cache line from each other which count the same range at the same
- * moment. Nobody waits for the other then, the second one sends a record; and where many accesses are
- * made, one in so many is counted that few meet.
+ * All processors share one array. With one of each, the owner of a slot would be needed all the
+ * same: an interrupt, another task or user space may come between. A range would be there, and be
+ * pushed out, once for each processor that reads it, and emptying would look through 256 KiB of
+ * each. What it would spare is that processors take a cache line from each other which count the
+ * same range at the same moment. Nobody waits for the other then, the second one sends a record;
+ * and where many accesses are made, one in so many is counted that few meet.
  *
  * Each variable has a section, and thereby a map, of its own: user space finds it at offset 0.
  */
