@@ -330,8 +330,8 @@ fn read_holder(path: &Path) -> Option<Holder> {
 
 /// Make root's directory, readable by everybody.
 fn make_system(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().create(path) {
-        // Whatever the mask of this process is.
+    match DirBuilder::new().mode(0o755).create(path) {
+        // The mask of this process may have taken something from it.
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755))?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),

@@ -479,7 +479,10 @@ impl Run<'_> {
             }
         }
         let reclaims = !file.lets_go.is_empty();
-        if extents_after > file.extents_before && !reclaims && is_as_opened(&file.target) {
+        // What failed explains them, and matters more.
+        let failed = matches!(reason, Some(Reason::Failed(_)));
+        let has_more = extents_after > file.extents_before && !reclaims;
+        if !failed && has_more && is_as_opened(&file.target) {
             reason = Some(match self.was_collected(file) {
                 true => Reason::Skip(SkipReason::Collected),
                 false => Reason::from(FileError::MoreFragments {

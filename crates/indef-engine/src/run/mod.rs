@@ -320,9 +320,10 @@ impl Run<'_> {
         RunResult {
             totals,
             duration: begin.elapsed(),
-            stopped: unfinished.then(|| match self.volumes.any_device_full() {
-                true => StopCause::DeviceFull,
-                false => self.stop.cause().unwrap_or(StopCause::Cancelled),
+            stopped: unfinished.then(|| match self.stop.cause() {
+                Some(cause) => cause,
+                None if self.volumes.any_device_full() => StopCause::DeviceFull,
+                None => StopCause::Cancelled,
             }),
             longest_lock: Nanos(self.longest_lock.load(Ordering::Relaxed)),
             stalls_over_limit: self.stalls_over_limit.load(Ordering::Relaxed),

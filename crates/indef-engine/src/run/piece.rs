@@ -84,6 +84,7 @@ impl Run<'_> {
         end.reason = self.steps(piece, &meter, &mut end.moved);
         if let Some(Reason::Failed(error)) = &end.reason
             && error.is_device_full()
+            && self.has_room_for(piece)
             && file.volume.room.device_is_full()
         {
             let mount = file.volume.fs.mount.as_ref();
@@ -109,6 +110,14 @@ impl Run<'_> {
         end
     }
 
+    /// Whether the file system itself has space, beyond what a piece has given back: else that of its trees may have been what there
+    /// was not (Btrfs then tells users that nothing is free), and other files may need none.
+    fn has_room_for(&self, piece: &Piece) -> bool {
+        let space = self.backend.space(&piece.file.target);
+        let moves: Bytes = piece.ranges.iter().map(|counted| counted.range.len).sum();
+        space.is_ok_and(|space| space.free > moves)
+    }
+
     /// Whether nothing more of a file is to be moved.
     fn is_stopping(&self, file: &OpenFile) -> bool {
         self.stop.cause().is_some() || file.volume.room.is_device_full()
@@ -125,7 +134,8 @@ impl Run<'_> {
         };
         loop {
             let has_begun = self.options.vacate.is_some() && !moved.relocated.is_zero();
-            if self.is_stopping(file) && !has_begun {
+            let is_cut = file.volume.room.is_device_full();
+            if is_cut || (self.is_stopping(file) && !has_begun) {
                 let end = relocation.end();
                 return Some(self.ended(SkipReason::Stopped, end, meter, moved));
             }

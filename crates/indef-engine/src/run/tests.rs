@@ -142,6 +142,33 @@ fn nothing_more_is_moved_where_the_device_is_full() {
     assert_eq!(told.into_inner(), 1);
 }
 
+/// The space of trees may be what there was none of.
+#[test]
+fn a_file_system_without_space_is_no_full_device() {
+    let sim = Simulated::new();
+    let told = AtomicU64::new(0);
+    let observer = |event: RunEvent<'_>| {
+        if let RunEvent::DeviceFull { .. } = event {
+            told.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let plans = vec![sim.file("device-is-full-is-crowded", 1024, BLOCK)];
+    let result = sim.run_until(plans, &options(), &Cancel::new(), &observer);
+    assert_eq!(result.files[0].status, Status::Failed);
+    assert_eq!((told.into_inner(), result.stopped), (0, None));
+}
+
+/// It is why there are more of them.
+#[test]
+fn what_may_be_lost_is_told_whatever_the_fragments_are() {
+    let sim = Simulated::new();
+    let plan = sim.file("device-is-full-becomes-worse", 4, 256 * BLOCK);
+    let result = sim.run(vec![plan], &options());
+    let file = &result.files[0];
+    assert_eq!((file.status, file.extents_after), (Status::Failed, 1000));
+    assert!(file.is_unwritten(), "{:?}", file.reason);
+}
+
 #[test]
 fn a_file_that_ends_with_more_fragments_is_a_failure() {
     let sim = Simulated::new();

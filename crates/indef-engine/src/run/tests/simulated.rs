@@ -360,6 +360,13 @@ impl Relocation for Move<'_> {
             return Err(self.target.error("move extents", None, error).into());
         }
         if name.starts_with("device-is-full") {
+            let mut state = self.state.lock().unwrap();
+            if name.ends_with("becomes-worse") {
+                relocated(&mut state, self.target.id.inode, &self.ranges, 1000);
+            }
+            if name.ends_with("is-crowded") {
+                state.taken = state.free;
+            }
             let source = Finding::DeviceFull.into();
             let lost = NotTakenBack {
                 bytes: Bytes(BLOCK),
