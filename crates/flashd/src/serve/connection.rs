@@ -382,6 +382,11 @@ impl HostSession {
             }
             Command::Io { nsid, command } => {
                 let _held = self.sender.carry_out().ok_or(Ended::Quietly)?;
+                // A shutdown may have begun while its data was on the way.
+                if !queue.controller.is_ready() {
+                    permit.complete(Err(Status::SequenceError.into()));
+                    return Ok(());
+                }
                 io::execute(queue, permit, *nsid, command, data);
             }
         }

@@ -198,6 +198,12 @@ impl Controller {
             return Ok(());
         }
         // A command may have seen it enabled, and not have changed the device yet.
+        self.wait_for_io();
+        device.flush_all()
+    }
+
+    /// Wait until the I/O commands that are being carried out have changed the device.
+    fn wait_for_io(&self) {
         let queues: Vec<_> = lock(&self.queues)
             .range(1..)
             .map(|of| Arc::clone(of.1))
@@ -205,7 +211,6 @@ impl Controller {
         for queue in queues {
             queue.wait_until_carried_out();
         }
-        device.flush_all()
     }
 
     /// Whether there is a queue with this identifier.
@@ -305,6 +310,8 @@ impl Controller {
         }
         if now.shutdown() != 0 && before.shutdown() == 0 {
             // Once it is complete nothing is volatile, and the power may go (Base §3.6.1).
+            self.status.fetch_and(!CSTS_READY, Ordering::AcqRel);
+            self.wait_for_io();
             let status = match device.flush_all() {
                 Ok(()) => CSTS_SHUTDOWN_COMPLETE,
                 Err(failure) => {
@@ -312,7 +319,6 @@ impl Controller {
                     CSTS_SHUTDOWN_OCCURRING | CSTS_FATAL
                 }
             };
-            self.status.fetch_and(!CSTS_READY, Ordering::AcqRel);
             self.status.fetch_or(status, Ordering::AcqRel);
         }
         true

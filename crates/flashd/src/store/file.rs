@@ -118,12 +118,15 @@ impl Store {
         let file = lock(&path)?;
         let superblock = match read_superblock(&file, &path)? {
             Some(superblock) => superblock,
-            None => form(&file, &path, kinds, profile, options.sparse)?,
+            None => {
+                let formed = form(&file, &path, kinds, profile, options.sparse)?;
+                if options.host_sync {
+                    sync_name(&path).map_err(|source| StoreError::io(&path, SYNC, 0, source))?;
+                }
+                formed
+            }
         };
         check_kinds(&path, &superblock, kinds)?;
-        if options.host_sync {
-            sync_name(&path).map_err(|source| StoreError::io(&path, SYNC, 0, source))?;
-        }
         let file = Arc::new(file);
         let len = file
             .metadata()

@@ -379,6 +379,10 @@ impl Sender {
                 }
             }
             self.format().put(&reply, &self.backend, &mut wire.bytes);
+            // What was read amid a power cut, which counts before it takes what is volatile, is not sent.
+            if self.is_dead() {
+                return Err(ErrorKind::ConnectionAborted.into());
+            }
             after_each(wire)?;
         }
         wire.batch = batch;
