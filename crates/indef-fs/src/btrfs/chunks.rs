@@ -115,12 +115,16 @@ impl Emptier for Chunks {
                 self.give_up_paused(part);
                 NotEmptied::Ended
             }
-            // What moves has its place by then. Trees have room, too.
-            Some(Errno::NOSPC) if synced == Err(Errno::NOSPC) && self.has_room_for_trees() => {
-                NotEmptied::Failed(Finding::DeviceFull.into())
-            }
-            // Metadata needs room, too.
-            Some(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoSpace),
+            Some(Errno::NOSPC) => match synced {
+                // What moves has its place by then. Trees have room, too.
+                Err(Errno::NOSPC) if self.has_room_for_trees() => {
+                    NotEmptied::Failed(Finding::DeviceFull.into())
+                }
+                // Metadata needs room, too.
+                Ok(()) | Err(Errno::NOSPC) => NotEmptied::Stays(SkipReason::NoSpace),
+                // Nobody is told of it afterwards.
+                Err(errno) => NotEmptied::Failed(errno.into()),
+            },
             Some(Errno::TXTBSY) => NotEmptied::Stays(SkipReason::SwapFile),
             Some(Errno::ROFS) => NotEmptied::Refused(SkipReason::ReadOnlyMount),
             _ => NotEmptied::Failed(error),
