@@ -17,9 +17,15 @@ const FRESH: Duration = Duration::from_secs(1);
 
 static KNOWN: Mutex<Option<(Instant, Vec<TargetId>)>> = Mutex::new(None);
 
-/// Whether the file is an active swap file, as of the last second. `false` where `/proc` is
-/// missing: then only the kernel's refusal remains.
+/// Whether the file is an active swap file. One that has become one within the last second may be missed, and all are where
+/// `/proc` is missing: then only the kernel's refusal remains.
 pub(crate) fn is_swap_file(id: TargetId) -> bool {
+    // What was one may have another's numbers by now, on another file system on its device.
+    was_swap_file(id) && is_swap_file_now(id)
+}
+
+/// The same as of the last second.
+fn was_swap_file(id: TargetId) -> bool {
     let mut known = KNOWN
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -30,7 +36,7 @@ pub(crate) fn is_swap_file(id: TargetId) -> bool {
     list.contains(&id)
 }
 
-/// The same as of now.
+/// Whether the file is an active swap file now.
 pub(crate) fn is_swap_file_now(id: TargetId) -> bool {
     read().contains(&id)
 }
@@ -79,6 +85,14 @@ mod tests {
             parse(table).collect::<Vec<_>>(),
             [PathBuf::from("/swap file")]
         );
+    }
+
+    #[test]
+    fn what_was_a_swap_file_is_none() {
+        let id = TargetId { dev: 1, inode: 1 };
+        *KNOWN.lock().unwrap() = Some((Instant::now(), vec![id]));
+        assert!(was_swap_file(id));
+        assert!(!is_swap_file(id));
     }
 
     #[test]
