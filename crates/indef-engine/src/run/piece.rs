@@ -134,8 +134,8 @@ impl Run<'_> {
         };
         loop {
             let has_begun = self.options.vacate.is_some() && !moved.relocated.is_zero();
-            let is_cut = file.volume.room.is_device_full();
-            if is_cut || (self.is_stopping(file) && !has_begun) {
+            let stops = self.stop.cause().is_some() && !has_begun;
+            if stops || file.volume.room.is_device_full() {
                 let end = relocation.end();
                 return Some(self.ended(SkipReason::Stopped, end, meter, moved));
             }

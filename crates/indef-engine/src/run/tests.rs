@@ -114,6 +114,22 @@ fn failures_and_panics_stay_with_their_file() {
     assert!(text("fails-in-step").contains("move extents"));
 }
 
+/// Run, and count how often it is told that a device is full.
+fn run_and_count_full(
+    sim: &Simulated,
+    plans: Vec<FilePlan>,
+    options: &RunOptions,
+) -> (RunResult, u64) {
+    let told = AtomicU64::new(0);
+    let observer = |event: RunEvent<'_>| {
+        if let RunEvent::DeviceFull { .. } = event {
+            told.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let result = sim.run_until(plans, options, &Cancel::new(), &observer);
+    (result, told.into_inner())
+}
+
 /// Each further file would fail as well.
 #[test]
 fn nothing_more_is_moved_where_the_device_is_full() {
@@ -121,17 +137,11 @@ fn nothing_more_is_moved_where_the_device_is_full() {
     // The most gain for each byte is of the shortest fragments.
     let mut plans = vec![sim.file("device-is-full", 1024, BLOCK)];
     plans.extend((0..10).map(|n| sim.file(&format!("{n}"), 16, 16 * BLOCK)));
-    let told = AtomicU64::new(0);
-    let observer = |event: RunEvent<'_>| {
-        if let RunEvent::DeviceFull { .. } = event {
-            told.fetch_add(1, Ordering::Relaxed);
-        }
-    };
     let one = RunOptions {
         jobs: 1,
         ..options()
     };
-    let result = sim.run_until(plans, &one, &Cancel::new(), &observer);
+    let (result, told) = run_and_count_full(&sim, plans, &one);
     let totals = result.totals;
     assert_eq!((totals.files_failed, totals.files_moved), (1, 0));
     assert_eq!(find(&result, "device-is-full").status, Status::Failed);
@@ -139,23 +149,17 @@ fn nothing_more_is_moved_where_the_device_is_full() {
     assert_eq!(result.stopped, Some(StopCause::DeviceFull));
     let unfinished = result.files.iter().filter(|file| file.is_unfinished());
     assert_eq!(unfinished.count(), 10);
-    assert_eq!(told.into_inner(), 1);
+    assert_eq!(told, 1);
 }
 
 /// The space of trees may be what there was none of.
 #[test]
 fn a_file_system_without_space_is_no_full_device() {
     let sim = Simulated::new();
-    let told = AtomicU64::new(0);
-    let observer = |event: RunEvent<'_>| {
-        if let RunEvent::DeviceFull { .. } = event {
-            told.fetch_add(1, Ordering::Relaxed);
-        }
-    };
     let plans = vec![sim.file("device-is-full-is-crowded", 1024, BLOCK)];
-    let result = sim.run_until(plans, &options(), &Cancel::new(), &observer);
+    let (result, told) = run_and_count_full(&sim, plans, &options());
     assert_eq!(result.files[0].status, Status::Failed);
-    assert_eq!((told.into_inner(), result.stopped), (0, None));
+    assert_eq!((told, result.stopped), (0, None));
 }
 
 /// It is why there are more of them.

@@ -6,7 +6,7 @@ use crate::{
     actor::Actor,
     harness::{
         BLOCK, KIB, KINDS, MIB, Watch, bytes_read, device_read, forget, forget_all, holey_file,
-        joined, options, pieces_file, plain_file, reads_at, scattered, scratch, undisturbed,
+        joined, options, pieces_file, reads_at, scattered, scratch, scratch_file, undisturbed,
         writes_at,
     },
 };
@@ -15,9 +15,9 @@ use crate::{
 fn loop_direct_reads_and_writes_are_exact() {
     for kind in KINDS {
         for layer in [Layer::Fs, Layer::Syscall] {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 4 * MIB);
+            let Some((fs, file, name)) = scratch_file(kind, 4 * MIB) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open d rwd {name}"));
             let mut watch = Watch::start(&options(layer, fs.path()));
@@ -112,9 +112,9 @@ fn loop_direct_holes_are_not_read() {
 fn loop_direct_reads_into_untouched_memory() {
     undisturbed(|| {
         for kind in KINDS {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 32 * MIB);
+            let Some((fs, file, name)) = scratch_file(kind, 32 * MIB) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open d rd {name}"));
             for touched in [0, 4 * KIB, 40 * KIB, MIB] {

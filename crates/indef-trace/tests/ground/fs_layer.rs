@@ -10,7 +10,7 @@ use crate::{
     harness::{
         BLOCK, KIB, KINDS, MIB, Ranges, Seen, Watch, assert_once, bytes_read, device_read,
         forget_all, holey_file, name, options, pieces_file, plain_file, reads_at, scattered,
-        scratch, undisturbed, writes_at,
+        scratch, scratch_file, undisturbed, writes_at,
     },
 };
 
@@ -55,9 +55,9 @@ fn loop_sequential_cold_then_cached() {
 fn loop_random_without_read_ahead() {
     undisturbed(|| {
         for kind in KINDS {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 4 * MIB);
+            let Some((fs, file, name)) = scratch_file(kind, 4 * MIB) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open f r {name}"));
             actor.act("random f");
@@ -115,9 +115,9 @@ fn assert_once_each_block(seen: &Ranges, expected: &Ranges, what: &str) {
 fn loop_random_reads_tell_the_bytes_of_the_device() {
     undisturbed(|| {
         for kind in KINDS {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 32 * MIB);
+            let Some((fs, file, name)) = scratch_file(kind, 32 * MIB) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open f r {name}"));
             // With read-ahead: windows meet pages that earlier ones left in the cache.
@@ -137,9 +137,9 @@ fn loop_random_reads_tell_the_bytes_of_the_device() {
 fn loop_strided() {
     undisturbed(|| {
         for kind in KINDS {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 8 * MIB);
+            let Some((fs, file, name)) = scratch_file(kind, 8 * MIB) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open f r {name}"));
             let offsets: Vec<u64> = (0..32).map(|n| n * 256 * KIB).collect();
@@ -251,9 +251,9 @@ fn loop_requests_in_flight_of_many_devices() {
 #[test]
 fn loop_single_accesses_are_complete() {
     for kind in KINDS {
-        let Some(fs) = scratch(kind) else { return };
-        let file = fs.path().join("file");
-        let name = plain_file(&file, 4 * MIB);
+        let Some((fs, _, name)) = scratch_file(kind, 4 * MIB) else {
+            return;
+        };
         let mut actors: Vec<Actor> = (0..3).map(|_| Actor::new()).collect();
         for actor in &mut actors {
             actor.act(&format!("open f rd {name}"));
@@ -313,9 +313,9 @@ fn loop_requests_are_the_pieces() {
 fn loop_mapped_files_are_read_once() {
     undisturbed(|| {
         for kind in KINDS {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 2 * MIB);
+            let Some((fs, file, name)) = scratch_file(kind, 2 * MIB) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open f rw {name}"));
             actor.act("map f 2097152");
@@ -339,9 +339,9 @@ fn loop_mapped_files_are_read_once() {
 fn loop_what_the_kernel_copies() {
     undisturbed(|| {
         for kind in KINDS {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 2 * MIB);
+            let Some((fs, file, name)) = scratch_file(kind, 2 * MIB) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open f r {name}"));
             actor.act("open null w /dev/null");
@@ -365,9 +365,9 @@ fn loop_what_the_kernel_copies() {
 fn loop_rings_through_the_cache() {
     undisturbed(|| {
         for kind in KINDS {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 2 * MIB);
+            let Some((fs, file, name)) = scratch_file(kind, 2 * MIB) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open f r {name}"));
             actor.act("random f");
@@ -473,9 +473,9 @@ fn loop_a_tree_is_searched() {
 fn loop_the_end_of_a_file() {
     undisturbed(|| {
         for kind in KINDS {
-            let Some(fs) = scratch(kind) else { return };
-            let file = fs.path().join("file");
-            let name = plain_file(&file, 3 * BLOCK + 100);
+            let Some((fs, file, name)) = scratch_file(kind, 3 * BLOCK + 100) else {
+                return;
+            };
             let mut actor = Actor::new();
             actor.act(&format!("open f r {name}"));
             actor.act("random f");

@@ -34,7 +34,15 @@ pub(crate) fn plain_file(path: &Path, size: u64) -> String {
     pieces_file(path, size, size)
 }
 
-/// The same, in pieces.
+/// A file system with one such file, and its name.
+pub(crate) fn scratch_file(kind: &str, size: u64) -> Option<(ScratchFs, PathBuf, String)> {
+    let fs = scratch(kind)?;
+    let file = fs.path().join("file");
+    let name = plain_file(&file, size);
+    Some((fs, file, name))
+}
+
+/// A plain file, in pieces.
 pub(crate) fn pieces_file(path: &Path, size: u64, piece: u64) -> String {
     let options = FragmentOptions {
         size: Bytes(size),

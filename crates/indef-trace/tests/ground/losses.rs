@@ -12,15 +12,15 @@ use units::Bytes;
 
 use crate::{
     actor::Actor,
-    harness::{BLOCK, KINDS, MIB, Watch, name, options, plain_file, reads_at, scratch},
+    harness::{BLOCK, KINDS, MIB, Watch, name, options, plain_file, reads_at, scratch_file},
 };
 
 #[test]
 fn loop_single_accesses_beyond_what_is_held() {
     for kind in KINDS {
-        let Some(fs) = scratch(kind) else { return };
-        let file = fs.path().join("file");
-        let name = plain_file(&file, MIB);
+        let Some((fs, _, name)) = scratch_file(kind, MIB) else {
+            return;
+        };
         let mut actor = Actor::new();
         actor.act(&format!("open f r {name}"));
         let raw = TraceOptions {
@@ -47,9 +47,9 @@ fn loop_single_accesses_beyond_what_is_held() {
 #[test]
 fn loop_ranges_beyond_what_is_held() {
     for kind in KINDS {
-        let Some(fs) = scratch(kind) else { return };
-        let file = fs.path().join("file");
-        let name = plain_file(&file, MIB);
+        let Some((fs, file, name)) = scratch_file(kind, MIB) else {
+            return;
+        };
         let mut actor = Actor::new();
         actor.act(&format!("open f r {name}"));
         let few = TraceOptions {
@@ -67,9 +67,9 @@ fn loop_ranges_beyond_what_is_held() {
 #[test]
 fn loop_nothing_is_lost_while_it_is_emptied() {
     for kind in KINDS {
-        let Some(fs) = scratch(kind) else { return };
-        let file = fs.path().join("file");
-        let name = plain_file(&file, MIB);
+        let Some((fs, file, name)) = scratch_file(kind, MIB) else {
+            return;
+        };
         let mut actors: Vec<Actor> = (0..2).map(|_| Actor::new()).collect();
         for actor in &mut actors {
             actor.act(&format!("open f r {name}"));
@@ -103,9 +103,9 @@ fn loop_nothing_is_lost_while_it_is_emptied() {
 #[test]
 fn loop_what_is_lost_at_full_speed_is_counted() {
     for kind in KINDS {
-        let Some(fs) = scratch(kind) else { return };
-        let file = fs.path().join("file");
-        let name = plain_file(&file, MIB);
+        let Some((fs, file, name)) = scratch_file(kind, MIB) else {
+            return;
+        };
         let mut actors: Vec<Actor> = (0..2).map(|_| Actor::new()).collect();
         let watch = Watch::start(&options(Layer::Syscall, fs.path()));
         std::thread::scope(|scope| {

@@ -8,6 +8,7 @@ use crate::{
     actor::Actor,
     harness::{
         BLOCK, KIB, KINDS, MIB, Seen, Watch, options, plain_file, reads_at, scattered, scratch,
+        scratch_file,
     },
 };
 
@@ -17,9 +18,9 @@ const AROUND: u64 = 64 * KIB;
 #[test]
 fn loop_mapped_files() {
     for kind in KINDS {
-        let Some(fs) = scratch(kind) else { return };
-        let file = fs.path().join("file");
-        let name = plain_file(&file, MIB);
+        let Some((fs, file, name)) = scratch_file(kind, MIB) else {
+            return;
+        };
         let mut actor = Actor::new();
         actor.act(&format!("open f rw {name}"));
         actor.acts("map f 1048576\nscattered f");

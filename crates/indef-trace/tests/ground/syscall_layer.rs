@@ -10,7 +10,7 @@ use crate::{
     actor::Actor,
     harness::{
         BLOCK, KIB, KINDS, MIB, Ranges, Watch, joined, name, options, plain_file, reads_at, run,
-        scattered, scratch, writes_at,
+        scattered, scratch, scratch_file, writes_at,
     },
 };
 
@@ -168,9 +168,9 @@ fn loop_appending() {
 
 #[test]
 fn loop_two_threads_at_one_place() {
-    let Some(fs) = scratch("ext4") else { return };
-    let file = fs.path().join("file");
-    let name = plain_file(&file, 4 * MIB);
+    let Some((fs, file, name)) = scratch_file("ext4", 4 * MIB) else {
+        return;
+    };
     let mut actor = Actor::new();
     actor.act(&format!("open f r {name}"));
     let watch = Watch::start(&options(Layer::Syscall, fs.path()));
