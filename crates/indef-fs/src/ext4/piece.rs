@@ -459,6 +459,11 @@ impl<'a> DonorPiece<'a> {
                 let segment = self.queue.to_move.front();
                 Ok(segment.map_or(part.len, |segment| segment.range.len))
             }
+            // Cut off, and grown again before the look at its size.
+            Errno::INVAL if self.busy < MAX_BUSY => {
+                self.busy += 1;
+                Ok(passed)
+            }
             // A page is being used in a way that the kernel's own retries did not outlast.
             Errno::BUSY if self.busy < MAX_BUSY => {
                 self.busy += 1;

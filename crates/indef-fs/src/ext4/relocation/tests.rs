@@ -488,3 +488,34 @@ fn loop_what_was_written_after_the_last_look_and_was_reclaimed_is_told_of() {
     let (_, done) = move_with(&full.path, |_| (), write, short);
     assert_eq!(failed(done).1, Bytes(WRITTEN.load(Ordering::Relaxed)));
 }
+
+/// The kernel refuses a range behind the end as invalid, as it does a call that is wrong.
+#[test]
+fn loop_a_file_that_is_cut_and_grown_around_a_call_does_not_fail() {
+    let Some(scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) else {
+        return;
+    };
+    let (path, before) = in_pieces(&scratch);
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let cut = |relocation: &mut Ext4Relocation<'_>| {
+        relocation.piece.as_mut().unwrap().call =
+            |file, donor, at, place, blocks| match CALLS.fetch_add(1, Ordering::Relaxed) {
+                0 => fail_midway(Errno::BUSY, (file, donor), (at, place), blocks),
+                1 => {
+                    file.set_len(at * PAGE).unwrap();
+                    let refused = move_extents(file, donor, at, place, blocks);
+                    file.set_len(LEN.get()).unwrap();
+                    let errno = refused.result.as_ref().map_err(Errno::from_io_error);
+                    assert_eq!(errno, Err(Some(Errno::INVAL)));
+                    refused
+                }
+                _ => move_extents(file, donor, at, place, blocks),
+            };
+    };
+    let (moved, done) = move_with(&path, |_| (), cut, |_, _| ());
+    done.unwrap();
+    let now = std::fs::read(&path).unwrap();
+    let kept = now.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    assert!(moved.relocated < LEN && CALLS.load(Ordering::Relaxed) > 1);
+    assert_eq!((now.len(), &now[..kept]), (before.len(), &before[..kept]));
+}
