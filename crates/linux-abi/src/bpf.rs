@@ -53,13 +53,21 @@ pub const ABI: &[AbiItem] = &[AbiItem {
     ],
 }];
 
-/// For how long the program that `program` is a descriptor of ran, on all processors, while statistics were on
-/// ([`enable_run_time`]). One call; from /proc that takes three and a page of text.
+/// The runs of a program, on all processors, while statistics were on ([`enable_run_time`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Their time, with one of the two readings of the clock that each of them takes more.
+    pub time: Duration,
+    /// Their number.
+    pub count: u64,
+}
+
+/// The runs of the program that `program` is a descriptor of. One call; from /proc that takes three and a page of text.
 ///
 /// # Errors
 ///
 /// `EBADF` where it is no descriptor, `EINVAL` where it is none of a BPF object.
-pub fn run_time(program: RawFd) -> io::Result<Duration> {
+pub fn runs(program: RawFd) -> io::Result<Runs> {
     let mut info = ProgInfo {
         before: [0; 24],
         run_time_ns: 0,
@@ -73,7 +81,10 @@ pub fn run_time(program: RawFd) -> io::Result<Duration> {
     };
     // SAFETY: in `info` no array has a length; the kernel writes at most `info_len` bytes there, and it lives for the call.
     unsafe { call(OBJ_GET_INFO_BY_FD, &attributes) }?;
-    Ok(Duration::from_nanos(info.run_time_ns))
+    Ok(Runs {
+        time: Duration::from_nanos(info.run_time_ns),
+        count: info.run_cnt,
+    })
 }
 
 /// bpf(2) with the part of `union bpf_attr` that a command reads. Returns what the kernel does.
@@ -127,11 +138,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_program_has_no_run_time() {
+    fn what_is_no_program_has_no_runs() {
         let file = tempfile::tempfile().unwrap();
         // EPERM where bpf(2) is not allowed at all.
         for fd in [-1, std::os::fd::AsRawFd::as_raw_fd(&file)] {
-            assert!(run_time(fd).is_err(), "{fd}");
+            assert!(runs(fd).is_err(), "{fd}");
         }
     }
 

@@ -1,15 +1,26 @@
-//! What sampling has taken so far: processor time of this program, and of the BPF programs as far as their cost is known.
+//! What sampling has taken so far: processor time of this program, of the BPF programs, and of the kernel's way to them, as far
+//! as their cost is known.
 
 use std::time::{Duration, Instant};
 
 use super::{
-    meter::{Measured, OwnTime, thread_time},
+    meter::{Measured, OwnTime, Watched, thread_time},
     options::TraceOptions,
     sampling::{Choice, Cost},
     slower_calls::SlowerCalls,
     split::Split,
     windows::SLOT,
 };
+
+/// Shares of a processor.
+#[derive(Clone, Copy)]
+struct Shares {
+    /// Programs that pause, while they are attached, and the kernel's way to them.
+    attached: f64,
+    way: f64,
+    /// Programs that do not pause.
+    staying: f64,
+}
 
 /// See the module.
 pub(super) struct Expense {
@@ -22,9 +33,8 @@ pub(super) struct Expense {
     /// Time in the programs, up to `charged`.
     programs: Duration,
     charged: Instant,
-    /// Their shares of a processor while all of them are attached, and in a pause; `None` before the first
-    /// measurement.
-    shares: Option<(f64, f64)>,
+    /// Their shares of a processor; `None` before the first measurement.
+    shares: Option<Shares>,
     /// The part of the programs' cost that no choice spares.
     split: Split,
     /// What a system call takes longer while the programs are attached, where they are at its beginning and its end.
@@ -58,9 +68,9 @@ impl Expense {
     }
 
     /// The programs were attached.
-    pub(super) fn start(&mut self, now: Instant) {
+    pub(super) fn start(&mut self, now: Instant, programs: &[Watched]) {
         (self.started, self.charged) = (now, now);
-        self.slower_calls.after();
+        self.slower_calls.after(programs);
     }
 
     /// Note the time that taking the counts took the calling thread, since it had used `began`. Returns what it has used now.
@@ -122,7 +132,12 @@ impl Expense {
         seconds: f64,
         (seen, made): (u64, u64),
     ) -> Cost {
-        self.shares = Some((measured.attached + measured.staying, measured.staying));
+        let way = measured.runs * self.slower_calls.way();
+        self.shares = Some(Shares {
+            attached: measured.attached,
+            way,
+            staying: measured.staying,
+        });
         let pauses = f64::from(choice.pauses);
         let a_window = (self.attaching + self.detaching).as_secs_f64() / SLOT.as_secs_f64();
         let unchosen = (self.split).measured(measured.attached, seconds, seen, made);
@@ -130,10 +145,11 @@ impl Expense {
             true => (measured.attached - unchosen) * made as f64 / seen.max(1) as f64,
             false => 0.0,
         };
+        // Also in the slot after a window, when they cost less.
+        let of_all = |share: f64| share * (2.0 / pauses).min(1.0) + measured.staying;
         Cost {
-            // Also in the slot after a window, when they cost less.
-            programs: measured.attached * (2.0 / pauses).min(1.0) + measured.staying,
-            unchosen: unchosen * (2.0 / pauses).min(1.0) + measured.staying,
+            programs: of_all(measured.attached + way),
+            unchosen: of_all(unchosen + way),
             own: measured.own,
             attaching: match choice.pauses {
                 1 => 0.0,
@@ -149,12 +165,15 @@ impl Expense {
     /// Charge the programs for the time since they were charged last, in which they were attached, or paused. Before the first
     /// measurement they are charged for nothing: it charges them for all of it.
     pub(super) fn charge(&mut self, were_attached: bool) {
-        let Some((attached, paused)) = self.shares else {
+        let Some(shares) = self.shares else {
             return;
         };
         let now = Instant::now();
-        let share = if were_attached { attached } else { paused };
-        self.programs += (now - self.charged).mul_f64(share);
+        let attached = match were_attached {
+            true => shares.attached + shares.way,
+            false => 0.0,
+        };
+        self.programs += (now - self.charged).mul_f64(attached + shares.staying);
         self.charged = now;
     }
 
@@ -164,9 +183,49 @@ impl Expense {
             1 if choice.one_in == 1 => 0.0,
             1 => self.while_chosen,
             _ => {
-                let programs = self.shares.map_or(0.0, |(attached, _)| attached);
+                let programs = self.shares.map_or(0.0, |it| it.attached + it.staying);
+                // With the kernel's way to them.
                 programs + calls * self.slower_calls.seconds()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_way_to_the_programs_counts_with_them_and_no_choice_spares_it() {
+        let mut expense = Expense::new(&TraceOptions::default(), Instant::now());
+        let measured = Measured {
+            attached: 0.03,
+            runs: 1e6,
+            staying: 0.001,
+            own: 0.0,
+            upkeep: 0.0,
+            seen: 1000.0,
+        };
+        let way = 1e6 * expense.slower_calls.way();
+        assert!(way > 0.01, "{way}");
+        let choice = |pauses| Choice { one_in: 1, pauses };
+        let cost = expense.measured(measured, choice(1), 1.0, (1000, 1000));
+        assert!(
+            (cost.programs - (0.031 + way)).abs() < 1e-9 && cost.unchosen >= way,
+            "{cost:?}"
+        );
+        // In one slot of twenty, and in the one after it.
+        let cost = expense.measured(measured, choice(20), 1.0, (1000, 1000));
+        assert!(
+            (cost.programs - ((0.03 + way) / 10.0 + 0.001)).abs() < 1e-9,
+            "{cost:?}"
+        );
+        assert!(cost.unchosen >= way / 10.0, "{cost:?}");
+        // An application that is counted waits for it, too.
+        expense.started = Instant::now();
+        expense.charged = expense.started - Duration::from_secs(1);
+        expense.charge(true);
+        let charged = expense.programs().as_secs_f64();
+        assert!((charged / (0.031 + way) - 1.0).abs() < 0.01, "{charged}");
     }
 }

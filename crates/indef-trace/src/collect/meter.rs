@@ -2,7 +2,7 @@
 //!
 //! - The programs: the kernel's own statistics of BPF programs. They cost two readings of the clock for
 //!   each run, so they are on for some 50 ms in a second only. Their times contain one of these
-//!   readings, about as long as entering a program takes, which they do not contain.
+//!   readings, and not the kernel's way to a program: that is charged for each run ([`super::slower_calls`]).
 //! - The collector: the processor time of the thread that reads the ring, and of whoever takes the
 //!   counts and keeps them, averaged over some seconds.
 //!
@@ -44,32 +44,38 @@ pub(super) struct Watched {
 
 /// The time that BPF programs ran, since they were loaded and while statistics were on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Runs {
-    time: Duration,
-    /// The part of that time that pauses do not change.
+pub(super) struct Runs {
+    /// Of the programs that pause, and how often they ran.
+    pub(super) time: Duration,
+    pub(super) count: u64,
+    /// Of the others.
     staying: Duration,
 }
 
 impl Runs {
     /// The sum over programs.
-    fn of(programs: &[Watched]) -> Self {
+    pub(super) fn of(programs: &[Watched]) -> Self {
         let mut sum = Self::default();
         for Watched { fd, stays } in programs {
-            let time = bpf::run_time(*fd).unwrap_or_default();
-            sum.time += time;
-            if *stays {
-                sum.staying += time;
+            let bpf::Runs { time, count } = bpf::runs(*fd).unwrap_or_default();
+            match stays {
+                true => sum.staying += time,
+                false => {
+                    sum.time += time;
+                    sum.count += count;
+                }
             }
         }
         sum
     }
 
-    /// The shares of a processor's time since `before`: of the programs that pause, and of the others.
-    fn shares_since(self, before: Self, took: Duration) -> (f64, f64) {
-        let time = self.time.saturating_sub(before.time);
-        let staying = self.staying.saturating_sub(before.staying);
-        let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64();
-        (share(time.saturating_sub(staying)), share(staying))
+    /// Those since `before`.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            time: self.time.saturating_sub(before.time),
+            count: self.count.saturating_sub(before.count),
+            staying: self.staying.saturating_sub(before.staying),
+        }
     }
 }
 
@@ -95,6 +101,8 @@ struct Begun {
 pub(super) struct Measured {
     /// The programs that pause, while they are attached.
     pub(super) attached: f64,
+    /// How often these ran in a second; 0 where that is not known.
+    pub(super) runs: f64,
     /// The others.
     pub(super) staying: f64,
     /// The collector, averaged, and which part of that is for measuring and choosing.
@@ -162,18 +170,17 @@ impl Meter {
         self.own += (rest - self.own) * part;
         self.upkeep += (upkeep - self.upkeep) * part;
         let seen = seen.saturating_sub(seen_before) as f64 / since;
-        let (attached, staying) = match begun.statistics {
-            Some(_) => runs.shares_since(begun.runs, now - begun.at),
-            None => {
-                let took = (now - begun.at).as_secs_f64();
-                let time = now_seen as f64 * ASSUMED_LOOK + made as f64 * ASSUMED_RUN;
-                (time / took, 0.0)
-            }
+        let took = (now - begun.at).as_secs_f64();
+        let runs = runs.since(begun.runs);
+        let attached = match begun.statistics {
+            Some(_) => runs.time.as_secs_f64(),
+            None => now_seen as f64 * ASSUMED_LOOK + made as f64 * ASSUMED_RUN,
         };
         self.due = now + EVERY;
         Some(Measured {
-            attached,
-            staying,
+            attached: attached / took,
+            runs: runs.count as f64 / took,
+            staying: runs.staying.as_secs_f64() / took,
             own: self.own + self.upkeep,
             upkeep: self.upkeep,
             seen,
@@ -194,18 +201,6 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pause_spares_the_time_of_the_programs_that_pause() {
-        let before = Runs::default();
-        let runs = Runs {
-            time: Duration::from_millis(33),
-            staying: Duration::from_millis(1),
-        };
-        let (attached, staying) = runs.shares_since(before, Duration::from_millis(100));
-        assert!((attached - 0.32).abs() < 1e-9);
-        assert!((staying - 0.01).abs() < 1e-9);
-    }
 
     #[test]
     fn a_measurement_is_not_shorter_than_it_tells_something() {

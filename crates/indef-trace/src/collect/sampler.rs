@@ -126,7 +126,7 @@ impl Sampler {
         let now = Instant::now();
         (self.began, self.ended) = (now, now);
         self.standing = Standing::new(monotonic());
-        self.expense.start(now);
+        self.expense.start(now, programs.watched());
         if let Plan::Bounded(_, meter) = &mut self.plan {
             meter.begin(programs.watched());
         }
