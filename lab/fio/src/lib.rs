@@ -38,6 +38,12 @@ impl Fio {
         Ok(Self(Some(child)))
     }
 
+    /// The number of its process; jobs that are no threads are its children.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.0.as_ref().map_or(0, Child::id)
+    }
+
     /// Wait for its end.
     ///
     /// # Errors

@@ -1,11 +1,10 @@
-//! The cost of tracing to an application: fio alone, the same fio traced, and traced while the kernel
-//! times the BPF programs, in turn.
+//! The cost of tracing to an application: fio traced, and traced while the kernel times the BPF programs, in turn.
 //!
-//! A round runs all of them one after the other, each time beginning with another one, and compares
-//! within the round; the median of the rounds counts. On a device that others use, IOPS change by more
+//! A round runs both one after the other, each time beginning with the other one; the median of the rounds counts. On a device that others use, IOPS change by more
 //! than tracing costs, so there are three measures:
 //!
-//! - fio's processor time for a read, with the trace and without (interrupts are not in it);
+//! - fio's processor time for a read (interrupts are not in it): in all of a trace, and in the part of the same trace in which no program is
+//!   attached ([`within`]). Two runs of fio, one with a trace and one without, differ by several percent for other reasons;
 //! - the time of the BPF programs, as a share of a processor's time, by the kernel's own statistics
 //!   (which slow the programs down: that run counts for nothing else);
 //! - the processor time of the collector, likewise.
@@ -18,11 +17,13 @@
 //! its cost are those of the whole trace.
 //! Last, the memory of the collector: resident memory, and the content of its BPF maps.
 
+mod trace;
+mod within;
+
 use std::{
     ffi::OsString,
     fs,
     path::PathBuf,
-    process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -30,10 +31,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fio::{Fio, Job};
-use rustix::process::{Pid, Signal, kill_process};
 use scratch_fs::ScratchFs;
 use serde::Serialize;
 use units::Bytes;
+
+use trace::Trace;
+use within::{Told, Within};
 
 use super::{
     common::Common,
@@ -166,6 +169,17 @@ const CASES: [OverheadCase; 11] = [
     ),
 ];
 
+impl OverheadCase {
+    /// How its reads are told.
+    fn told(&self) -> Told {
+        match self.fio == DIRECT_32 {
+            // libaio's are no calls of their own.
+            true => Told::ByBytes(4096),
+            false => Told::ByCalls,
+        }
+    }
+}
+
 const fn case(
     name: &'static str,
     layer: &'static str,
@@ -186,11 +200,9 @@ const fn case(
 /// One round of a case.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Round {
-    iops_alone: f64,
-    iops_traced: f64,
+    iops: f64,
     /// fio's processor time for a read, in nanoseconds.
-    fio_ns_alone: f64,
-    fio_ns_traced: f64,
+    fio_ns: f64,
     /// Percent of one processor's time.
     programs_pct: f64,
     collector_pct: f64,
@@ -202,13 +214,8 @@ struct Round {
     counted: f64,
     /// The cost of the trace from its beginning, as it told it.
     told_pct: f64,
-}
-
-impl Round {
-    /// By how much fio's processor time for a read grows.
-    fn lost_pct(&self) -> f64 {
-        (self.fio_ns_traced / self.fio_ns_alone - 1.0) * 100.0
-    }
+    /// By how many percent fio's processor time for a read grows, within the trace.
+    lost_pct: f64,
 }
 
 /// All rounds of a case.
@@ -230,10 +237,10 @@ impl Overhead {
             let samples: Vec<f64> = self.rounds.iter().map(value).collect();
             report.figure(self.case, self.layer, quantity, &samples);
         };
-        keep("fio_lost_pct", Round::lost_pct);
+        keep("fio_lost_pct", |round| round.lost_pct);
         keep("programs_pct", |round| round.programs_pct);
         keep("collector_pct", |round| round.collector_pct);
-        keep("iops_alone", |round| round.iops_alone);
+        keep("iops", |round| round.iops);
         keep("one_in", |round| round.one_in);
         keep("counted", |round| round.counted);
         keep("told_pct", |round| round.told_pct);
@@ -247,7 +254,9 @@ impl Overhead {
                 "programs and collector, of a processor",
                 &cost as &dyn Fn(&Round) -> f64,
             ),
-            ("fio's processor time for a read, more", &Round::lost_pct),
+            ("fio's processor time for a read, more", &|round: &Round| {
+                round.lost_pct
+            }),
             (
                 "programs and collector from the beginning, as told",
                 &|round: &Round| round.told_pct,
@@ -267,13 +276,11 @@ impl std::fmt::Display for Overhead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{:7}  {:42} {:>9.0} {:>9.0} {:>8.0} {:>8.0} {:>8.3} {:>9.3} {:>7.2} {:>7.1} {:>7.1} {:>8.3} {:>7.2}",
+            "{:7}  {:42} {:>9.0} {:>8.0} {:>8.3} {:>9.3} {:>7.2} {:>7.1} {:>7.1} {:>8.3} {:>7.2} {:>7.2}",
             self.layer,
             self.case,
-            self.median(|r| r.iops_alone),
-            self.median(|r| r.iops_traced),
-            self.median(|r| r.fio_ns_alone),
-            self.median(|r| r.fio_ns_traced),
+            self.median(|r| r.iops),
+            self.median(|r| r.fio_ns),
             self.median(|r| r.programs_pct),
             self.median(|r| r.collector_pct),
             self.median(|r| r.program_runs),
@@ -281,23 +288,24 @@ impl std::fmt::Display for Overhead {
             self.median(|r| r.one_in),
             self.median(|r| r.counted),
             self.median(|r| r.told_pct),
+            self.median(|r| r.lost_pct),
         )
     }
 }
 
 /// The heading of the table.
-const HEADING: &str = "layer    reads of 4 KiB by fio                          IOPS    traced  ns/read   traced  \
-                                  BPF, %  collect, %  runs/r  ns/run    1 in  counted  told, %";
+const HEADING: &str = "layer    reads of 4 KiB by fio                          IOPS  ns/read  \
+                                  BPF, %  collect, %  runs/r  ns/run    1 in  counted  told, %  more, %";
 
 /// How to measure it.
 #[derive(Args, Clone)]
 pub struct OverheadArgs {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Only the cases of a trace that has settled: some 7 minutes for each run
+    /// Only the cases of a trace that has settled: some 5 minutes for each run
     #[arg(long, conflicts_with = "first")]
     settled: bool,
-    /// Only the cases of a trace that has just begun: some 4 minutes for each run
+    /// Only the cases of a trace that has just begun: some 3 minutes for each run
     #[arg(long)]
     first: bool,
 }
@@ -363,20 +371,21 @@ struct TestBed {
 impl TestBed {
     fn round(&self, case: &OverheadCase, round: usize, peak: &mut Bytes) -> Result<Round> {
         let mut result = Round::default();
-        for turn in 0..3 {
-            match (round + turn) % 3 {
+        for turn in 0..2 {
+            match (round + turn) % 2 {
                 0 => {
-                    let fio = self.fio(case, SHORT.0, &mut || {})?;
-                    result.iops_alone = fio.iops;
-                    result.fio_ns_alone = fio.busy;
-                }
-                1 => {
                     let mut trace = Trace::start(self, case)?;
-                    let fio = self.fio(case, case.settle, &mut || trace.begin())?;
+                    let mut within = None;
+                    let fio = self.fio(case, case.settle, &mut |fio| {
+                        trace.begin();
+                        within = Some(Within::start(fio, case.told(), trace.id()));
+                    })?;
+                    let lost = within.and_then(Within::finish);
+                    result.lost_pct = lost.context("the trace made no windows")?;
                     let made = fio.reads;
                     let told = trace.finish(peak)?;
-                    result.iops_traced = fio.iops;
-                    result.fio_ns_traced = fio.busy;
+                    result.iops = fio.iops;
+                    result.fio_ns = fio.busy;
                     result.collector_pct = told.busy * 100.0;
                     result.one_in = told.one_in;
                     result.counted = told.reads as f64 / made as f64;
@@ -387,7 +396,7 @@ impl TestBed {
                     let statistics = linux_abi::bpf::enable_run_time()
                         .context("switching the statistics of BPF programs on")?;
                     let (mut began, mut before) = (Instant::now(), (0, 0));
-                    let fio = self.fio(case, case.settle, &mut || {
+                    let fio = self.fio(case, case.settle, &mut |_| {
                         (began, before) = (Instant::now(), trace.programs());
                     })?;
                     let after = trace.programs();
@@ -404,8 +413,8 @@ impl TestBed {
         Ok(result)
     }
 
-    /// Run fio; `settled` is called when the time begins that is measured.
-    fn fio(&self, case: &OverheadCase, settle: u64, settled: &mut dyn FnMut()) -> Result<Speed> {
+    /// Run fio; `settled` is called when the time begins that is measured, with the number of the process that reads.
+    fn fio(&self, case: &OverheadCase, settle: u64, settled: &mut dyn FnMut(u32)) -> Result<Speed> {
         let mut name = OsString::from("--filename=");
         name.push(&self.file);
         let options = [
@@ -425,10 +434,18 @@ impl TestBed {
                 .chain([name]),
         )?;
         sleep(Duration::from_secs(settle));
-        settled();
+        settled(reader(fio.id())?);
         let report = fio.finish()?;
         Speed::of(report.job("reader")?, settle)
     }
+}
+
+/// The process of fio's only job.
+fn reader(fio: u32) -> Result<u32> {
+    let children = fs::read_to_string(format!("/proc/{fio}/task/{fio}/children"))?;
+    let job = children.split_whitespace().next();
+    let job = job.context("fio has no process that reads")?;
+    Ok(job.parse()?)
 }
 
 /// The report of fio.
@@ -456,199 +473,4 @@ impl Speed {
             reads: (measured as f64 + iops * settle as f64) as u64,
         })
     }
-}
-
-/// A trace under way.
-struct Trace {
-    child: Option<Child>,
-    /// Another process that is traced.
-    sleeper: Option<Child>,
-    began: Instant,
-    busy: Duration,
-}
-
-/// The figures that the trace reported at its end.
-struct Told {
-    /// Share of a processor's time.
-    busy: f64,
-    one_in: f64,
-    reads: u64,
-    /// In percent of a processor's time, from the beginning.
-    percent: f64,
-}
-
-impl Trace {
-    fn start(place: &TestBed, case: &OverheadCase) -> Result<Self> {
-        let mut command = Command::new(&place.indef);
-        command
-            .args(["trace", "--json", "--layer", case.layer, "--max-overhead"])
-            .arg(BOUND.to_string())
-            .arg("-o")
-            .arg(&place.profile)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut sleeper = None;
-        match case.counts {
-            Counted::File => {
-                // It has to be there before it is traced.
-                fs::OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(&place.file)?;
-                command.arg("--path").arg(&place.file);
-            }
-            Counted::OtherDevice => {
-                command.arg("--device").arg(place.other.device());
-            }
-            Counted::OtherProcess => {
-                let child = Command::new("sleep").arg("1000").spawn()?;
-                command.arg("--pid").arg(child.id().to_string());
-                sleeper = Some(child);
-            }
-        }
-        let child = command
-            .spawn()
-            .with_context(|| format!("cannot run {}", place.indef.display()))?;
-        let mut trace = Self {
-            child: Some(child),
-            sleeper,
-            began: Instant::now(),
-            busy: Duration::ZERO,
-        };
-        let limit = Instant::now() + Duration::from_secs(30);
-        while trace.attached() < 5 {
-            ensure!(Instant::now() < limit, "the trace does not begin");
-            sleep(Duration::from_millis(50));
-        }
-        // Loading the programs is over.
-        sleep(Duration::from_millis(300));
-        trace.begin();
-        Ok(trace)
-    }
-
-    /// Begin the measured part.
-    fn begin(&mut self) {
-        self.began = Instant::now();
-        self.busy = self.processor_time();
-    }
-
-    fn id(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::id)
-    }
-
-    /// The descriptions of its descriptors.
-    fn descriptors(&self) -> Vec<String> {
-        let folder = format!("/proc/{}/fdinfo", self.id());
-        let open = fs::read_dir(folder).into_iter().flatten().flatten();
-        open.filter_map(|fd| fs::read_to_string(fd.path()).ok())
-            .collect()
-    }
-
-    /// Programs that are attached.
-    fn attached(&self) -> usize {
-        let all = self.descriptors();
-        all.iter().filter(|text| text.contains("link_id:")).count()
-    }
-
-    /// Runs of its programs, and nanoseconds.
-    fn programs(&self) -> (u64, u64) {
-        let all = self.descriptors();
-        let programs = all.iter().filter(|text| text.contains("prog_type:"));
-        // A link's description names its program, too, but not its runs.
-        programs.fold((0, 0), |(runs, time), text| {
-            let number = |name| field(text, name).unwrap_or(0);
-            (runs + number("run_cnt:"), time + number("run_time_ns:"))
-        })
-    }
-
-    /// Processor time of its threads, which all last as long as it does, to the nanosecond
-    /// (`proc_pid_schedstat` in fs/proc/base.c, v6.1): a tick is 0.1 % of ten seconds.
-    fn processor_time(&self) -> Duration {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.id()));
-        let times = threads.into_iter().flatten().flatten().map(|thread| {
-            let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-            let first = text.split_whitespace().next();
-            first.and_then(|time| time.parse().ok()).unwrap_or(0)
-        });
-        Duration::from_nanos(times.sum())
-    }
-
-    fn finish(&mut self, peak: &mut Bytes) -> Result<Told> {
-        *peak = (*peak).max(memory(self.id()));
-        let busy = self
-            .processor_time()
-            .saturating_sub(self.busy)
-            .as_secs_f64();
-        let busy = busy / self.began.elapsed().as_secs_f64();
-        let child = self.child.take().context("it was started")?;
-        kill_process(Pid::from_child(&child), Signal::INT)?;
-        let output = child.wait_with_output()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        ensure!(
-            output.status.success(),
-            "indef trace: {}\n{text}",
-            output.status
-        );
-        let document: serde_json::Value =
-            serde_json::from_str(&text).context("what indef trace printed")?;
-        let totals = &document["totals"];
-        let one_in = totals["one_in"].as_f64();
-        Ok(Told {
-            busy,
-            one_in: one_in.context("indef trace does not tell how many it counted")?,
-            reads: totals["reads"].as_u64().unwrap_or(0),
-            percent: totals["overhead_percent"]
-                .as_f64()
-                .context("indef trace does not tell its cost")?,
-        })
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        for mut child in self.child.take().into_iter().chain(self.sleeper.take()) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Resident memory of a process, and the memory of the BPF maps that it holds. Pages of maps that
-/// are mapped, a ring's even twice, count once, with the maps.
-fn memory(pid: u32) -> Bytes {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
-    let resident = field(&status, "VmRSS:").unwrap_or(0) * 1024;
-    let open = fs::read_dir(process.join("fdinfo"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let maps: u64 = open
-        .filter_map(|fd| fs::read_to_string(fd.path()).ok())
-        .filter(|text| text.contains("map_id:"))
-        .filter_map(|text| field(&text, "memlock:"))
-        .sum();
-    let mapped = fs::read_to_string(process.join("smaps")).unwrap_or_default();
-    Bytes((resident + maps).saturating_sub(mapped_maps(&mapped)))
-}
-
-/// Resident pages of BPF maps among the mappings of a process.
-fn mapped_maps(smaps: &str) -> u64 {
-    let mut of_map = false;
-    let mut sum = 0;
-    for line in smaps.lines() {
-        if let Some(kib) = line.strip_prefix("Rss:") {
-            let kib = kib.split_whitespace().next().and_then(|n| n.parse().ok());
-            sum += if of_map { kib.unwrap_or(0) * 1024 } else { 0 };
-        } else if line.contains('-') {
-            of_map = line.ends_with("anon_inode:bpf-map");
-        }
-    }
-    sum
-}
-
-fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
 }
