@@ -92,6 +92,8 @@ pub(super) fn measure(args: &ProbeGainArgs, report: &mut Report) -> Result<()> {
         args.pieces
             .iter()
             .try_for_each(|piece| ground.age(*piece))?;
+        // What lies in an SLC cache is read faster.
+        ground.stage.settle()?;
         for piece in &args.pieces {
             measure::ensure_not_stopped()?;
             let case = format!("{device} in fragments of {piece}");
@@ -170,6 +172,7 @@ impl Ground<'_> {
         let before = self.read(&file)?;
         let ran = self.indef(&["run", "--policy", "whole"], &file)?;
         ensure!(ran["totals"]["files_moved"] == 1, "not moved: {ran}");
+        self.stage.settle()?;
         let bytes = |of: &Value, name: &str| of["totals"][name].as_f64().unwrap_or(0.0);
         let moved = bytes(&ran, "bytes_relocated").max(1.0);
         Ok(Gains {
