@@ -239,29 +239,34 @@ impl Fs {
         }
     }
 
+    pub(crate) fn unmount(mut self) {
+        let output = self.try_unmount();
+        assert!(output.status.success(), "{}", text(&output));
+        self.mounted = false;
+    }
+
     /// "Busy" is tried again for a while: a child that another thread is just starting holds a copy
     /// of every open file of this process until its `execve`.
-    pub(crate) fn unmount(mut self) {
-        let mut output = run("umount", &[self.root.to_str().unwrap()]);
+    fn try_unmount(&self) -> Output {
+        let umount = || run("umount", &[self.root.to_str().unwrap()]);
+        let mut output = umount();
         for _ in 0..100 {
             if output.status.success() || !text(&output).contains("target is busy") {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
-            output = run("umount", &[self.root.to_str().unwrap()]);
+            output = umount();
         }
-        assert!(output.status.success(), "{}", text(&output));
-        self.mounted = false;
+        output
     }
 }
 
 impl Drop for Fs {
     fn drop(&mut self) {
-        if self.mounted {
+        // One that is only hidden is still there for the next mount: XFS refuses its UUID a second time.
+        if self.mounted && !self.try_unmount().status.success() {
             let root = self.root.to_str().unwrap();
-            if !run("umount", &[root]).status.success() {
-                let _ = run("umount", &["--lazy", root]);
-            }
+            let _ = run("umount", &["--lazy", root]);
         }
     }
 }

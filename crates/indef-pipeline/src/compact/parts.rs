@@ -42,6 +42,12 @@ struct Chosen {
     parts: Vec<Part>,
 }
 
+/// Why no region was chosen.
+enum NotChosen {
+    NoRegion(NoRegion),
+    Stopped(CompactEnd),
+}
+
 impl Compactor<'_> {
     /// Empty parts until there is a free run of the wanted length.
     pub(super) fn empty_parts(
@@ -66,18 +72,22 @@ impl Compactor<'_> {
                 budget: budget.saturating_sub(done.bytes_written),
                 spare: self.room(fs, &root, &map.space),
             };
-            let chosen = self.choose_parts(fs, emptier, &map, &limits, &mut stuck)?;
+            let chosen = self.choose_parts((fs, emptier), &map, &limits, &mut stuck, began)?;
             done.in_the_way.metadata = map.space.metadata;
             done.in_the_way.files = by_reason(&stuck);
             let chosen = match chosen {
                 Ok(chosen) => chosen,
+                Err(NotChosen::Stopped(end)) => {
+                    done.end = end;
+                    return Ok(());
+                }
                 // A log of F2FS has gone on meanwhile, or somebody is done with a chunk.
                 Err(_) if done.parts_emptied > tried_anew && stuck.values().any(is_in_use) => {
                     tried_anew = done.parts_emptied;
                     stuck.retain(|_, stays| !is_in_use(stays));
                     continue;
                 }
-                Err(why) => {
+                Err(NotChosen::NoRegion(why)) => {
                     done.end = why.into();
                     return Ok(());
                 }
@@ -140,16 +150,34 @@ impl Compactor<'_> {
         }
     }
 
-    /// The cheapest region of parts that can all be emptied.
+    /// Why nothing more is to be done now, if so.
+    fn stopped(&self, began: Instant) -> Option<CompactEnd> {
+        let is_late = || {
+            let limit = self.options.time_limit;
+            limit.is_some_and(|limit| began.elapsed() >= limit)
+        };
+        match () {
+            () if self.cancel.is_cancelled() => Some(StopCause::Cancelled),
+            () if is_late() => Some(StopCause::TimeLimit),
+            () => None,
+        }
+        .map(CompactEnd::Stopped)
+    }
+
+    /// The cheapest region of parts that can all be emptied. Of thousands of parts each may prove not to fit anywhere, one
+    /// after the other.
     fn choose_parts(
         &self,
-        fs: &Filesystem,
-        emptier: &dyn Emptier,
+        (fs, emptier): (&Filesystem, &dyn Emptier),
         map: &PartMap,
         limits: &Limits,
         stuck: &mut Stuck,
-    ) -> Result<Result<Chosen, NoRegion>, Error> {
+        began: Instant,
+    ) -> Result<Result<Chosen, NotChosen>, Error> {
         loop {
+            if let Some(end) = self.stopped(began) {
+                return Ok(Err(NotChosen::Stopped(end)));
+            }
             let mut parts = map.parts_without(|part| stuck.contains_key(&part.address()));
             let movable: Vec<Movable> = parts.iter().map(Movable::from).collect();
             // The place of the region that was found last.
@@ -171,7 +199,7 @@ impl Compactor<'_> {
             });
             let region = match region {
                 Ok(region) => region,
-                Err(why) => return Ok(Err(why)),
+                Err(why) => return Ok(Err(NotChosen::NoRegion(why))),
             };
             let place = whole.take().unwrap_or(region.place);
             parts.retain(|part| place.contains(part.place));
@@ -206,19 +234,10 @@ impl Compactor<'_> {
         stuck: &mut Stuck,
         began: Instant,
     ) -> Result<Option<CompactEnd>, Error> {
-        let is_late = || {
-            self.options
-                .time_limit
-                .is_some_and(|limit| began.elapsed() >= limit)
-        };
-        let stop = || self.cancel.is_cancelled() || is_late();
-        let why = || match self.cancel.is_cancelled() {
-            true => CompactEnd::Stopped(StopCause::Cancelled),
-            false => CompactEnd::Stopped(StopCause::TimeLimit),
-        };
+        let stop = || self.stopped(began).is_some();
         for (number, part) in parts.iter().enumerate() {
-            if stop() {
-                return Ok(Some(why()));
+            if let Some(end) = self.stopped(began) {
+                return Ok(Some(end));
             }
             if part.used > room() {
                 return Ok(Some(CompactEnd::Short));
@@ -242,7 +261,7 @@ impl Compactor<'_> {
                 Some(NotEmptied::Refused(reason)) => {
                     return Err(self.cannot(fs, CannotCompact::Refused(reason)));
                 }
-                Some(NotEmptied::Stopped) => return Ok(Some(why())),
+                Some(NotEmptied::Stopped) => return Ok(self.stopped(began)),
                 Some(NotEmptied::Ended) => return Err(self.cannot(fs, CannotCompact::Ended)),
                 Some(NotEmptied::Busy) => return Err(self.cannot(fs, CannotCompact::Busy)),
                 Some(NotEmptied::Failed(error)) => {
