@@ -214,8 +214,9 @@ struct Round {
     counted: f64,
     /// The cost of the trace from its beginning, as it told it.
     told_pct: f64,
-    /// By how many percent fio's processor time for a read grows, within the trace.
-    lost_pct: f64,
+    /// By how many percent fio's processor time for a read grows, within the trace; not known of one that has hardly
+    /// any time without programs.
+    more_pct: Option<f64>,
 }
 
 /// All rounds of a case.
@@ -237,38 +238,49 @@ impl Overhead {
             let samples: Vec<f64> = self.rounds.iter().map(value).collect();
             report.figure(self.case, self.layer, quantity, &samples);
         };
-        keep("fio_lost_pct", |round| round.lost_pct);
         keep("programs_pct", |round| round.programs_pct);
         keep("collector_pct", |round| round.collector_pct);
         keep("iops", |round| round.iops);
         keep("one_in", |round| round.one_in);
         keep("counted", |round| round.counted);
         keep("told_pct", |round| round.told_pct);
+        let more = self.more();
+        if !more.is_empty() {
+            report.figure(self.case, self.layer, "fio_more_pct", &more);
+        }
     }
 
-    fn verdicts(&self) -> [Verdict; 3] {
+    /// That of the rounds, where most know it.
+    fn more(&self) -> Vec<f64> {
+        let known: Vec<f64> = self.rounds.iter().filter_map(|it| it.more_pct).collect();
+        match known.len() * 2 > self.rounds.len() {
+            true => known,
+            false => Vec::new(),
+        }
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
         let what = format!("trace --layer {}, fio {}", self.layer, self.case);
-        let cost = |round: &Round| round.programs_pct + round.collector_pct;
-        [
+        let of = |value: fn(&Round) -> f64| self.rounds.iter().map(value).collect::<Vec<f64>>();
+        let measures = [
             (
                 "programs and collector, of a processor",
-                &cost as &dyn Fn(&Round) -> f64,
+                of(|round| round.programs_pct + round.collector_pct),
             ),
-            ("fio's processor time for a read, more", &|round: &Round| {
-                round.lost_pct
-            }),
+            ("fio's processor time for a read, more", self.more()),
             (
                 "programs and collector from the beginning, as told",
-                &|round: &Round| round.told_pct,
+                of(|round| round.told_pct),
             ),
-        ]
-        .map(|(measure, value)| {
-            let all = self.rounds.iter().map(value);
-            let least = all.clone().fold(f64::INFINITY, f64::min);
-            let most = all.fold(f64::NEG_INFINITY, f64::max);
+        ];
+        let known = measures.into_iter().filter(|(_, all)| !all.is_empty());
+        let verdict = |(measure, all): (&str, Vec<f64>)| {
+            let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let what = format!("{what}: {measure} ({least:.2} to {most:.2} %)");
-            Verdict::at_most(what, self.median(value), BOUND, " %")
-        })
+            Verdict::at_most(what, median(all), BOUND, " %")
+        };
+        known.map(verdict).collect()
     }
 }
 
@@ -288,7 +300,7 @@ impl std::fmt::Display for Overhead {
             self.median(|r| r.one_in),
             self.median(|r| r.counted),
             self.median(|r| r.told_pct),
-            self.median(|r| r.lost_pct),
+            median(self.more()),
         )
     }
 }
@@ -380,8 +392,7 @@ impl TestBed {
                         trace.begin();
                         within = Some(Within::start(fio, case.told(), trace.id()));
                     })?;
-                    let lost = within.and_then(Within::finish);
-                    result.lost_pct = lost.context("the trace made no windows")?;
+                    result.more_pct = within.and_then(Within::finish);
                     let made = fio.reads;
                     let told = trace.finish(peak)?;
                     result.iops = fio.iops;

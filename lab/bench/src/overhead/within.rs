@@ -136,7 +136,11 @@ mod tests {
 
     /// Looks at a process that is busy all the time: a read takes 1 µs, and 1.5 µs in a window and in the 100 ms after it.
     fn looks(is_window: impl Fn(u64) -> bool) -> Vec<Look> {
-        let (mut look, mut slow_until) = (Look::default(), 0);
+        let mut look = Look {
+            open: 20,
+            ..Look::default()
+        };
+        let mut slow_until = 0;
         (0..5000)
             .map(|at| {
                 let now = look;
