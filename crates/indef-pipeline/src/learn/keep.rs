@@ -208,8 +208,8 @@ impl ToStore {
         self.files.clear();
         self.counts.clear();
         // A session that is killed later was sampled, too.
-        match self.sampled.variance {
-            0 => Ok(()),
+        match (self.sampled.variance, self.sampled.common) {
+            (0, 0) => Ok(()),
             _ => store.set_sampling(*session, self.sampled.one_in(), self.sampled.common_error()),
         }
     }

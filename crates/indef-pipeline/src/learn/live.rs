@@ -47,6 +47,9 @@ pub struct Batch<'a> {
     pub lost: u64,
     /// How exact these counts are.
     pub sampled: Sampled,
+    /// Reads and writes that are known to have been made, of which nothing is in the counts
+    /// ([`Drained::untold`](indef_trace::collect::Drained::untold)).
+    pub untold: u64,
     /// Processor time that they took.
     pub spent: Spent,
     /// The windows in which they were counted; `None`: all the time.
@@ -214,6 +217,7 @@ pub struct Live {
     steady: Steady,
     lost: u64,
     sampled: Sampled,
+    untold: u64,
     spent: Spent,
     elapsed: Duration,
 }
@@ -225,6 +229,7 @@ impl Live {
         self.elapsed = elapsed.max(self.elapsed);
         self.lost = self.lost.saturating_add(batch.lost);
         self.sampled.add(batch.sampled);
+        self.untold = self.untold.saturating_add(batch.untold);
         self.spent.add(batch.spent);
         for file in batch.files {
             if let Some(path) = &file.path
@@ -324,6 +329,12 @@ impl Live {
     #[must_use]
     pub fn sampled(&self) -> Sampled {
         self.sampled
+    }
+
+    /// Reads and writes that are known to have been made, of which nothing is in the counts; 0 before the end of the trace.
+    #[must_use]
+    pub fn untold(&self) -> u64 {
+        self.untold
     }
 
     /// Processor time that tracing took.

@@ -152,6 +152,7 @@ fn take(
             files: &part.files,
             lost: part.lost,
             sampled: part.sampled,
+            untold: part.untold,
             spent: part.spent,
             windows: part.windows,
         };

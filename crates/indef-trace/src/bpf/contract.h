@@ -195,7 +195,7 @@ struct counted_event {
 	struct counters counters;
 };
 
-/* A task has ended some of whose calls were chosen with a weight. */
+/* A task has ended some of whose calls were chosen with a weight, or were not chosen. */
 struct ended_event {
 	__u32 kind;
 	__u32 reserved;
@@ -277,7 +277,7 @@ struct state {
 	__u64 variance;
 	/* What comes to it because one choice covered several calls (syscall layer). */
 	__u64 common;
-	/* When a task was seen for the first time; 0 before. */
+	/* When the trace began. */
 	__u64 began;
 	/* This many reads are timed before user space allows more. */
 	__u32 timings_left;

@@ -27,12 +27,11 @@ struct {
 } cgroups SEC(".maps");
 
 /*
- * Whether the process has one of the names of --comm. That is the name of its first thread: others
- * have names of their own, as the threads that io_uring adds.
+ * Whether the process of a task has one of the names of --comm. That is the name of its first
+ * thread: others have names of their own, as the threads that io_uring adds.
  */
-static __always_inline bool has_comm(void)
+static __always_inline bool has_comm(struct task_struct *task)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
 	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
 	struct comm comm = {};
 
@@ -59,7 +58,24 @@ static __always_inline bool task_wanted(void)
 		return false;
 	if (config.by_cgroup && bpf_current_task_under_cgroup(&cgroups, 0) != 1)
 		return false;
-	return !config.comms_len || has_comm();
+	return !config.comms_len || has_comm((void *)bpf_get_current_task());
+}
+
+/*
+ * The same of any task, as far as that can be told: not in which control group it is, and no task
+ * outside of the collector's PID namespace is wanted.
+ */
+static __always_inline bool other_task_wanted(struct task_struct *task)
+{
+	__u32 process = process_of(task);
+
+	if (!process || process == config.collector || config.by_cgroup)
+		return false;
+	if (config.by_task && !bpf_map_lookup_elem(&followed, &process))
+		return false;
+	if (config.by_uid && BPF_CORE_READ(task, cred, uid.val) != config.uid)
+		return false;
+	return !config.comms_len || has_comm(task);
 }
 
 /* The children of a followed process are followed. */

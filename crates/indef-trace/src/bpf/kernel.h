@@ -208,6 +208,12 @@ struct task_io_accounting {
 	__u64 syscw;
 };
 
+struct cred {
+	struct {
+		__u32 val;
+	} uid;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid;
@@ -220,6 +226,8 @@ struct task_struct {
 	struct files_struct *files;
 	struct signal_struct *signal;
 	__u64 start_time;
+	unsigned int flags;
+	const struct cred *cred;
 	struct task_io_accounting ioac;
 };
 

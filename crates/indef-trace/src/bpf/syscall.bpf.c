@@ -33,6 +33,8 @@ char LICENSE[] SEC("license") = "GPL";
 #define AT_POSITION (-1ll)
 /* Requests of io_uring that are in flight. */
 #define INFLIGHT 16384
+/* A task that ends: include/linux/sched.h, v6.1. */
+#define PF_EXITING 0x4
 
 /* One file of a call: splice and similar calls have two. */
 struct side {
@@ -151,8 +153,6 @@ static __always_inline void call_begins(struct call *call)
 		return;
 	call->is_known = 1;
 	call->began = bpf_ktime_get_ns();
-	if (!state.began)
-		state.began = call->began;
 	if (task->start_time >= state.began)
 		call->began = task->start_time;
 	else
@@ -809,19 +809,25 @@ int each_task(struct bpf_iter__task *context)
 	return 0;
 }
 
+/*
+ * Those of a task some of whose calls were chosen with a weight, or of which calls were made that
+ * were not chosen. Of a task that is older than the trace and was never chosen, they are not known.
+ */
 static __always_inline bool get_calls(struct task_calls *into, struct task_struct *task,
 				      const struct call *call)
 {
-	if (!call || !call->counted)
-		return false;
-	into->began = call->began;
-	into->ended = 0;
-	into->made = calls_made(task) - call->first;
-	into->exact = call->exact;
-	into->counted = call->counted;
+	__builtin_memset(into, 0, sizeof(*into));
 	into->process = task->tgid;
-	into->reserved = 0;
-	return true;
+	into->made = calls_made(task);
+	if (call && call->is_known) {
+		into->began = call->began;
+		into->made -= call->first;
+		into->exact = call->exact;
+		into->counted = call->counted;
+		return into->counted || into->made > into->exact;
+	}
+	into->began = task->start_time;
+	return into->made && into->began >= state.began && other_task_wanted(task);
 }
 
 /* For each task, before counts are weighed. */
@@ -830,10 +836,15 @@ int calls_of_each_task(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
 	struct task_calls made;
+	struct call *call;
 
 	if (!task)
 		return 0;
-	if (get_calls(&made, task, bpf_task_storage_get(&calls, task, NULL, 0)))
+	call = bpf_task_storage_get(&calls, task, NULL, 0);
+	/* One that ends tells by itself. */
+	if ((task->flags & PF_EXITING) && !(call && call->counted))
+		return 0;
+	if (get_calls(&made, task, call))
 		bpf_seq_write(context->meta->seq, &made, sizeof(made));
 	return 0;
 }
@@ -847,6 +858,9 @@ static __always_inline void end_calls_of(struct task_struct *task)
 
 	if (!get_calls(&made, task, call))
 		return;
+	/* As long as each call is chosen, none is missing. */
+	if (!made.counted && *(volatile __u64 *)&state.sampling >> 32 == 1)
+		return;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event)
 		return;
@@ -856,7 +870,8 @@ static __always_inline void end_calls_of(struct task_struct *task)
 	event->calls.ended = bpf_ktime_get_ns();
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	/* Whoever asks each task finds it for some time still. */
-	call->counted = 0;
+	if (call)
+		call->counted = 0;
 }
 
 SEC("tp_btf/sched_process_exit")

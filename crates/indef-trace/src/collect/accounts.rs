@@ -16,12 +16,17 @@
 //! that it was whole.
 //!
 //! **Bounds.** A factor is there for what counting slows: at least 1, and at most what that can be; of a process that makes calls
-//! all the time ([`Steady`]) also for chance, as on a busy machine few windows meet it at work: then at most [`MOST`]. What
+//! all the time ([`Steady`]) also for chance, as on a busy machine few windows meet it at work: then from [`LEAST`] to [`MOST`]. What
 //! came in a few bursts, which windows met or did not, is told as without: rarely and then as much more. What a bound cuts
 //! off is left for the next time; so what is told of a steady process follows its calls.
 //!
 //! **When.** Before the next window begins, or at the end of the trace: so that the last window can become what was read in the
 //! time that is left. If nothing was chosen of a process in it, what was counted of it last counts again for that.
+//!
+//! **Unseen.** A task of which no call was chosen has no account, but its calls are known, too, if it began after the trace or was
+//! seen before calls were chosen. Where windows meet a task at work, others that they missed are told with it, as much more. So
+//! of the calls of unseen tasks those are [`untold`](Accounts::untold) that are not told of other tasks: of one that has no
+//! processor most of the time, in a short trace, it may be all of them.
 //!
 //! **By time alone** count as before: requests of io_uring and libaio, splice, mapped files, layer fs (where calls say little of what
 //! reaches a device, and counting slows little), tasks outside of this PID namespace, and kernels without these counts.
@@ -38,6 +43,9 @@ use super::{
 const ROOM: i32 = 4;
 /// No factor is larger, nor is it multiplied by more for what is left of the time at the end.
 const MOST: f64 = 8.0;
+/// None is smaller, where a process makes calls all the time. What is told of those that windows never meet is missing in the mean
+/// over traces, so not all that was told too much is taken back.
+const LEAST: f64 = 0.7;
 const MOST_LEFT: f64 = 3.0;
 const LEAST_LEFT: f64 = 0.1;
 /// Seconds apart in which a steady process makes calls each time, so many times at least, and never fewer than this part of the mean.
@@ -137,12 +145,15 @@ impl Account {
         let counted = (now.counted - self.before.counted).max(0.0);
         let wanted = now.wanted - self.told - exact;
         self.steady.note(at, now.made);
-        let most = if self.steady.is() { MOST } else { most };
+        let (least, most) = match self.steady.is() {
+            true => (LEAST, MOST),
+            false => (1.0, most),
+        };
         let part = left.unwrap_or(1.0);
         let mut more = 0.0;
         self.has_come = counted > 0.0;
         if counted > 0.0 {
-            self.factor = (wanted / counted).clamp(part.min(1.0), part.max(1.0) * most);
+            self.factor = (wanted / counted).clamp(part.min(1.0) * least, part.max(1.0) * most);
             more = self.factor * counted;
             self.last = counted;
         } else if left.is_some() && self.last > 0.0 {
@@ -153,6 +164,11 @@ impl Account {
         self.short = (wanted - more).max(0.0);
         self.before = now;
         exact + more > 0.0
+    }
+
+    /// Calls that were told beyond those that were made.
+    fn beyond(&self) -> f64 {
+        self.told - self.before.made
     }
 
     fn times(&mut self, counters: &Counters, factor: f64) -> Counters {
@@ -172,6 +188,13 @@ pub(super) struct Accounts {
     processes: HashMap<u32, Account>,
     /// Calls of those that are gone that were not told.
     short: f64,
+    /// Calls of those that are gone that were told beyond those that they made: fewer, if negative.
+    beyond: f64,
+    /// Calls of tasks of which none was counted: of those that have ended, and of the others.
+    unseen: (f64, f64),
+    /// Calls that were counted, and the accesses among them.
+    counted: f64,
+    accesses: f64,
 }
 
 impl Accounts {
@@ -188,28 +211,45 @@ impl Accounts {
         for account in self.processes.values_mut() {
             (account.live, account.is_long) = (Calls::default(), false);
         }
-        for task in live {
+        let is_seen = |task: &&TaskCalls| task.counted > 0;
+        let unseen = |tasks: &[TaskCalls]| {
+            let unseen = tasks.iter().filter(|task| !is_seen(task));
+            let calls = unseen.map(|task| task.made.saturating_sub(task.exact));
+            calls.sum::<u64>() as f64
+        };
+        self.unseen.0 += unseen(ended);
+        self.unseen.1 = unseen(live);
+        for task in live.iter().filter(is_seen) {
             let (life, part) = standing.of(task);
             let is_whole = is_end && standing.is_long(life);
             let account = self.account(task.process);
             account.live.add(task, if is_whole { 1.0 } else { part });
             account.is_long |= is_whole;
         }
-        for task in ended {
+        for task in ended.iter().filter(is_seen) {
             let (_, part) = standing.of(task);
             self.account(task.process).ended.add(task, part);
         }
         let most = slower.max(1.0).powi(ROOM).min(MOST);
         let left = standing.left().clamp(LEAST_LEFT, MOST_LEFT);
-        let short = &mut self.short;
+        let (short, beyond) = (&mut self.short, &mut self.beyond);
+        let counted = &mut self.counted;
         self.processes.retain(|_, account| {
+            let before = account.before.counted;
             let has_come = account.weigh(most, account.is_long.then_some(left), standing.elapsed());
+            *counted += (account.before.counted - before).max(0.0);
             let is_there = has_come || account.live.counted > 0.0;
             if !is_there {
                 *short += account.short;
+                *beyond += account.beyond();
             }
             is_there
         });
+    }
+
+    /// So many counted accesses are of processes that have an account.
+    pub(super) fn counted(&mut self, accesses: f64) {
+        self.accesses += accesses;
     }
 
     fn account(&mut self, process: u32) -> &mut Account {
@@ -257,6 +297,20 @@ impl Accounts {
         let account = self.processes.get_mut(&(range.kind >> KIND_BITS))?;
         let again = account.again;
         (again > 0.0).then(|| (plain, account.times(counters, again)))
+    }
+
+    /// Calls of tasks of which none was counted, as far as they are not told of other tasks; and the accesses that these may have
+    /// been: as many of them as of other tasks.
+    pub(super) fn untold(&self) -> (f64, f64) {
+        let unseen = self.unseen.0 + self.unseen.1;
+        let processes = self.processes.values();
+        let beyond = self.beyond + processes.map(Account::beyond).sum::<f64>();
+        let untold = (unseen - beyond).clamp(0.0, unseen);
+        let accesses = match self.accesses > 0.0 {
+            true => untold * (self.accesses / self.counted.max(1.0)).min(1.0),
+            false => untold,
+        };
+        (untold, accesses)
     }
 
     /// Calls that are known to have been made and were not told.
@@ -366,6 +420,37 @@ mod tests {
             assert_eq!(accounts.short(), 24.0625);
         }
         assert!(accounts.processes.is_empty());
+    }
+
+    /// A task of which no call was chosen is told with others, as far as these count for more than their calls.
+    #[test]
+    fn calls_of_unseen_tasks_are_untold_as_far_as_others_do_not_stand_for_them() {
+        let mut accounts = Accounts::default();
+        let ended = TaskCalls {
+            ended: 8_000_000_000,
+            ..task(9, 30, 10, 0)
+        };
+        weigh(&mut accounts, &[task(8, 100, 0, 0)], &[ended]);
+        assert_eq!(accounts.untold(), (120.0, 120.0));
+        // Still there, and not counted twice.
+        weigh(&mut accounts, &[task(8, 100, 0, 0)], &[]);
+        assert_eq!(accounts.untold(), (120.0, 120.0));
+        // Told are 50 calls beyond those that were made; one in four is an access that counts.
+        let live = [task(7, 150, 0, 200), task(8, 100, 0, 0)];
+        weigh(&mut accounts, &live, &[]);
+        accounts.counted(50.0);
+        assert_eq!(accounts.untold(), (70.0, 17.5));
+        // Also when the one that stands for them is gone.
+        let ended = TaskCalls {
+            ended: 8_000_000_000,
+            ..live[0]
+        };
+        weigh(&mut accounts, &[task(8, 100, 0, 0)], &[ended]);
+        assert!(accounts.processes.is_empty());
+        assert_eq!(accounts.untold(), (70.0, 17.5));
+        // It is seen at last.
+        weigh(&mut accounts, &[task(8, 100, 0, 100)], &[]);
+        assert_eq!(accounts.untold().0, 0.0);
     }
 
     /// Nothing was chosen in the last windows: what was counted before them stands for the time until the end.

@@ -420,6 +420,7 @@ impl Collector {
         // An estimate may fall; what was handed out stays.
         drained.sampled.common += common.saturating_sub(self.common);
         self.common = self.common.max(common);
+        drained.untold = self.hand.untold();
         let spent = self.sampler.spent(self.intake.busy());
         drained.spent.add(spent.since(self.spent));
         self.spent = spent;

@@ -37,6 +37,9 @@ pub struct Drained {
     pub lost: u64,
     /// How exact the counts are.
     pub sampled: Sampled,
+    /// Layer syscall, at the end of a trace: reads and writes of any files that tasks in scope are known to have made, of which
+    /// nothing is in the counts, as no chosen moment met these tasks at work.
+    pub untold: u64,
     /// Processor time that tracing took.
     pub spent: Spent,
     /// The windows in which the accesses were counted; `None`: all the time.
@@ -50,6 +53,7 @@ impl Drained {
         self.accesses.append(&mut more.accesses);
         self.lost += more.lost;
         self.sampled.add(more.sampled);
+        self.untold += more.untold;
         self.spent.add(more.spent);
         if let Some(more) = more.windows {
             self.windows.get_or_insert_default().add(more);

@@ -51,6 +51,8 @@ pub(super) struct Hand {
     grown: f64,
     /// Accesses that may not have happened as the programs took their time: of processes whose calls tell, and of others.
     slowed: (f64, f64),
+    /// [`Accounts::untold`], at the end.
+    untold: (f64, f64),
 }
 
 impl Hand {
@@ -67,6 +69,7 @@ impl Hand {
             counted: 0.0,
             grown: 0.0,
             slowed: (0.0, 0.0),
+            untold: (0.0, 0.0),
         }
     }
 
@@ -120,11 +123,24 @@ impl Hand {
                 .retain(|(range, _)| accounts.may_count_again(range));
             self.last.append(&mut counted);
         }
+        if is_end && (sampler.has_left_out() || now.chosen > 0) {
+            self.note_untold();
+        }
         sampler.weighed();
         if let Some(windows) = sampler.take_windowed() {
             self.windows.get_or_insert_default().add(windows);
         }
         self.weighed_at = Instant::now();
+    }
+
+    /// The trace is over: calls that were not told by now never are.
+    fn note_untold(&mut self) {
+        self.untold = self.accounts.untold();
+    }
+
+    /// Calls of tasks of which none was counted, as far as they are not told of other tasks; 0 before the end.
+    pub(super) fn untold(&self) -> u64 {
+        self.untold.0 as u64
     }
 
     /// What was counted last counts again, as far as it has to.
@@ -151,6 +167,7 @@ impl Hand {
             }
             self.ready.push((range, weighed));
         }
+        self.accounts.counted(by_calls);
         let square = match by_calls > 0.0 {
             true => squares / by_calls,
             false => 1.0,
@@ -202,7 +219,9 @@ impl Hand {
             true => self.grown / self.counted,
             false => 1.0,
         };
-        let windows = of_windows(growth, known.min(self.accounts.short()) + unknown);
+        let (_, unseen) = self.untold;
+        let missing = known.min(self.accounts.short()) + unknown + unseen;
+        let windows = of_windows(growth, missing);
         let common = (self.common as u64).saturating_add(windows);
         (self.variance as u64, common)
     }

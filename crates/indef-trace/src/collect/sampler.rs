@@ -71,6 +71,8 @@ pub(super) struct Sampler {
     waits_since: Option<Duration>,
     /// The accesses of the slot that was measured last.
     made: u64,
+    /// Whether accesses may have come that were not chosen.
+    has_left_out: bool,
 }
 
 impl Sampler {
@@ -114,8 +116,10 @@ impl Sampler {
             expense: Expense::new(options, now),
             waits_since: None,
             made: 0,
+            has_left_out: false,
         };
         programs.variables.set_salt(random());
+        programs.variables.set_began(monotonic());
         sampler.begin_slot();
         sampler.tell(programs);
         sampler
@@ -292,6 +296,7 @@ impl Sampler {
     /// Let the programs choose, if this is a window.
     fn tell(&mut self, programs: &mut Programs) {
         if self.slot != Slot::Window {
+            self.has_left_out = true;
             programs.variables.set_sampling(1, 0, None);
             return;
         }
@@ -306,6 +311,7 @@ impl Sampler {
         if choice.pauses > 1 {
             choice.pauses = self.stretch.slots(choice.pauses, random());
         }
+        self.has_left_out |= choice.weight() > 1;
         self.open = Some(Opened::new(choice, brake, programs));
         programs
             .variables
@@ -341,6 +347,11 @@ impl Sampler {
         let before = std::mem::replace(&mut self.before, now);
         let (estimated, slowed) = (now.0 - before.0, now.1 - before.1);
         (1.0 + slowed / estimated.max(1.0), slowed)
+    }
+
+    /// Whether accesses may have come that were not chosen, but for those of a brake.
+    pub(super) fn has_left_out(&self) -> bool {
+        self.has_left_out
     }
 
     /// For how much of the time windows stand.

@@ -173,6 +173,13 @@ impl Variables {
         unsafe { field.write_volatile(salt) }
     }
 
+    /// When the trace began, in nanoseconds of CLOCK_MONOTONIC.
+    pub(super) fn set_began(&mut self, began: u64) {
+        let field = field!(self.began);
+        // SAFETY: as above.
+        unsafe { field.write_volatile(began) }
+    }
+
     /// No request of a timed read is in flight any more.
     pub(super) fn forget_timing(&mut self) {
         let field = field!(self.timing);

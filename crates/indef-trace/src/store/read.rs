@@ -130,7 +130,8 @@ impl Store {
                 // Each access was counted.
                 UNCHECKED | CHECKED => "1.0, 0.0",
                 SAMPLED => "one_in, iif(one_in > 1, NULL, 0.0)",
-                _ => "one_in, iif(one_in > 1, common_error, 0.0)",
+                // A session that counted nothing of what was made has an error all the same.
+                _ => "one_in, iif(one_in > 1, common_error, ifnull(common_error, 0.0))",
             };
             let mut statement = self.connection.prepare(&format!(
                 "SELECT id, layer, command, kernel, began_ns, latest_ns, ended_ns, reads, writes, lost, \

@@ -584,10 +584,13 @@ fn a_store_of_version_3_is_read_and_migrated() {
     );
     let more = session(&mut store, later(2));
     store.set_sampling(more, 4.0, 0.125).unwrap();
+    // Of 300 calls, none was counted.
+    let unmet = session(&mut store, later(3));
+    store.set_sampling(unmet, 1.0, 300.0).unwrap();
     drop(store);
     let after = errors(&Store::open(&path).unwrap());
     assert_eq!(after[..2], unknown);
-    assert_eq!(after[2], (4.0, Some(0.125)));
+    assert_eq!(after[2..], [(4.0, Some(0.125)), (1.0, Some(300.0))]);
 }
 
 /// Version 2 had checksums, and did not know the requests ahead of timed reads.

@@ -117,6 +117,7 @@ pub(crate) struct Seen {
     pub(crate) accesses: Vec<Access>,
     pub(crate) lost: u64,
     pub(crate) sampled: Sampled,
+    pub(crate) untold: u64,
     pub(crate) spent: Spent,
     ranges: BTreeMap<FileKey, Ranges>,
     requests: BTreeMap<FileKey, BTreeMap<(u64, u64), u64>>,
@@ -131,6 +132,7 @@ impl Seen {
         self.accesses.extend(drained.accesses);
         self.lost += drained.lost;
         self.sampled.add(drained.sampled);
+        self.untold += drained.untold;
         self.spent.add(drained.spent);
         for tally in drained.tallies {
             let place = (tally.range.start.0, tally.range.len.0);
@@ -223,6 +225,11 @@ impl Watch {
             collector,
             seen: Seen::default(),
         }
+    }
+
+    /// Count the accesses of this process, too.
+    pub(crate) fn follow(&self, pid: u32) {
+        self.collector.follow(pid).unwrap();
     }
 
     /// See what it costs, as a long trace does many times a second.

@@ -388,6 +388,51 @@ fn loop_windows_stand_for_the_time_between_them() {
     assert!(off.abs() <= 0.1 + 4.0 * error, "{sum} of {made}");
 }
 
+/// Nothing is told of processes that windows never met, but how many calls they made: of one that has ended, and of one that has
+/// not. Where each call counts, none is missing.
+#[test]
+fn loop_calls_that_were_never_met_are_untold() {
+    const PREADS: u64 = 1000;
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let offsets: String = (0..PREADS).map(|n| format!(" {}", n * BLOCK)).collect();
+    let read_by_two = |sampling| {
+        let mut options = options(Layer::Syscall, fs.path());
+        options.filter.only_followed = true;
+        let watch = Watch::start(&TraceOptions {
+            sampling,
+            ..options
+        });
+        let read = || {
+            let mut actor = Actor::new();
+            watch.follow(actor.pid());
+            actor.act(&format!("open f r {}", file.display()));
+            actor.act(&format!("preads f {BLOCK}{offsets}"));
+            actor
+        };
+        drop(read());
+        let still_there = read();
+        let seen = watch.finish();
+        drop(still_there);
+        seen
+    };
+    let seen = read_by_two(Sampling::All);
+    assert_eq!((seen.untold, seen.sampled.counted), (0, 2 * PREADS));
+    let rarely = Sampling::Paused {
+        one_in: 12,
+        pauses: 256,
+    };
+    let mut seen = (0..5).map(|_| read_by_two(rarely));
+    let unmet = seen.find(|seen| seen.sampled.counted == 0);
+    let unmet = unmet.expect("windows that are rare");
+    // With what a process reads to begin, and its commands.
+    let made = 2 * PREADS..=2 * PREADS + 200;
+    assert!(made.contains(&unmet.untold), "{}", unmet.untold);
+    let error = unmet.sampled.relative_error(0);
+    assert!((error - unmet.untold as f64).abs() <= 1.0, "{error}");
+}
+
 /// Sixteen reads every four milliseconds, whatever else happens, until it is over: their number.
 fn reads_in_time(file: &Path, ended: &AtomicBool) -> u64 {
     let mut actor = Actor::new();

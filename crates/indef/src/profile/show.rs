@@ -247,7 +247,8 @@ fn one_in(sessions: &[Session]) -> f64 {
 fn common_error(sessions: &[Session]) -> Option<f64> {
     let mut square = 0.0;
     for session in sessions {
-        square += (session.common_error? * accesses(session)).powi(2);
+        // Of a session that told nothing, it is that of one access.
+        square += (session.common_error? * accesses(session).max(1.0)).powi(2);
     }
     let all: f64 = sessions.iter().map(accesses).sum();
     Some(if all > 0.0 { square.sqrt() / all } else { 0.0 })
@@ -255,11 +256,12 @@ fn common_error(sessions: &[Session]) -> Option<f64> {
 
 /// The relative standard error of all accesses of a session together.
 fn error_of(session: &Session) -> String {
-    if session.one_in <= 1.0 {
+    if session.one_in <= 1.0 && session.common_error.is_none_or(|error| error == 0.0) {
         return "-".to_owned();
     }
     let single = relative_error(session.one_in, session.reads.saturating_add(session.writes));
     match session.common_error {
+        Some(common) if common > 1.0 => "> 100 %".to_owned(),
         Some(common) => format!("{:.1} %", single.hypot(common) * 100.0),
         None => "?".to_owned(),
     }
@@ -436,6 +438,28 @@ mod tests {
     use indef_trace::store::{SessionId, SessionInfo};
 
     use super::*;
+
+    #[test]
+    fn the_error_of_a_session_that_told_nothing_of_what_was_made_is_shown_and_counts() {
+        let session = |reads, one_in, common_error| Session {
+            id: SessionId(1),
+            info: SessionInfo::default(),
+            began: UNIX_EPOCH,
+            latest: UNIX_EPOCH,
+            ended: None,
+            reads,
+            writes: 0,
+            lost: 0,
+            one_in,
+            common_error: Some(common_error),
+        };
+        // 300 calls were made.
+        let unmet = session(0, 1.0, 300.0);
+        let other = session(1000, 16.0, 0.4);
+        assert_eq!(error_of(&unmet), "> 100 %");
+        assert_eq!(error_of(&session(1000, 1.0, 0.0)), "-");
+        assert_eq!(common_error(&[unmet, other]), Some(0.5));
+    }
 
     #[test]
     fn a_session_of_before_1970_is_shown() {

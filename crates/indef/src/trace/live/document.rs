@@ -41,6 +41,8 @@ struct TraceTotals {
     one_in: f64,
     /// Relative standard error of reads and writes together.
     relative_error: f64,
+    /// Calls that were made and are not in the counts.
+    untold: u64,
     /// Of the BPF programs; null where the cost has no bound.
     programs_ns: Option<u64>,
     collector_ns: u64,
@@ -83,6 +85,7 @@ impl TraceDocument {
                 lost: live.lost(),
                 one_in: live.sampled().one_in(),
                 relative_error: live.sampled().relative_error(live.sampled().counted),
+                untold: live.untold(),
                 programs_ns: spent.programs.map(|time| Nanos::from(time).get()),
                 collector_ns: Nanos::from(spent.collector).get(),
                 overhead_percent: overhead,

@@ -20,6 +20,9 @@ fn device_time(counts: &AccessCounts) -> String {
     }
 }
 
+/// Calls of which nothing is told are worth a line beyond one in so many counted accesses.
+const FEW: u64 = 20;
+
 /// Write sums, and the `top` hottest files; `bound` is that of `--max-overhead`.
 ///
 /// # Errors
@@ -99,6 +102,15 @@ pub(crate) fn write_summary(
             live.sampled().relative_error(1000) * 100.0,
             live.sampled().relative_error(live.sampled().counted) * 100.0,
         )?;
+    }
+    let untold = live.untold();
+    if untold > live.sampled().counted / FEW {
+        let calls = counted(untold, "read or write", "reads and writes");
+        let told = format!(
+            "{calls} more were made, of any files, by processes that were never at work while accesses were counted: trace \
+             longer, or with a higher --max-overhead"
+        );
+        writeln!(out, "{}", style.warn(&told))?;
     }
     if let Some(overhead) = live.spent().percent(live.elapsed()) {
         let took = format!("tracing took {overhead:.2} % of one processor's time");

@@ -7,7 +7,10 @@ use std::{
 
 use indef_core::access::Observed;
 use indef_pipeline::learn::{AccessCounts, Batch, Live, MAX_FILES};
-use indef_trace::{FileKey, FsId, Tally, TracedFile, collect::Spent};
+use indef_trace::{
+    FileKey, FsId, Tally, TracedFile,
+    collect::{Sampled, Spent},
+};
 use units::{FileRange, Nanos};
 
 use super::{view::lines, *};
@@ -241,6 +244,35 @@ fn lost_events_are_never_left_out() {
     write_summary(&mut text, &Console::plain(), &live, 5, None).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("12,345 events were lost"), "{text}");
+}
+
+#[test]
+fn calls_of_which_nothing_is_told_are_in_the_summary() {
+    let summary = |counted, untold| {
+        let mut live = Live::default();
+        let batch = Batch {
+            sampled: Sampled {
+                counted,
+                ..Sampled::default()
+            },
+            untold,
+            ..Batch::default()
+        };
+        live.add(&batch, seconds(3));
+        let mut text = Vec::new();
+        write_summary(&mut text, &Console::plain(), &live, 5, None).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let more = "12,345 reads and writes more were made";
+    for counted in [0, 100_000] {
+        let text = summary(counted, 12_345);
+        assert!(text.contains(more), "{text}");
+    }
+    // As good as nothing.
+    for (counted, untold) in [(0, 0), (1_000_000, 12_345)] {
+        let text = summary(counted, untold);
+        assert!(!text.contains("more were made"), "{text}");
+    }
 }
 
 #[test]
