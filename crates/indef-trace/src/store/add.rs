@@ -2,16 +2,17 @@
 
 use std::{collections::HashMap, os::unix::ffi::OsStrExt, time::SystemTime};
 
-use rusqlite::{Connection, Statement, Transaction, params};
+use rusqlite::{Connection, Params, Statement, Transaction, params};
 
 use super::{
-    checksum::COUNTS,
+    checksum::{COUNTS, seal},
     decay::Decay,
     error::Result,
     handle::Store,
     model::{SMALLEST, SessionId, SessionInfo, StoreOptions},
     pages::Room,
     read::settings,
+    tables::Sealed,
     time::{nanos, since_1970},
     transaction::Stop,
 };
@@ -58,7 +59,7 @@ const FILE: &str = "INSERT INTO files \
      (identity, dev, inode, generation, subvolume, uuid, magic, path, session) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
      ON CONFLICT (identity) DO UPDATE SET dev = excluded.dev, path = ifnull(excluded.path, path), \
-     session = max(session, excluded.session) RETURNING id";
+     session = max(session, excluded.session)";
 
 /// Of a session that ended so many half-lives ago, less than a millionth of each count is left.
 const FORGOTTEN: i64 = 20;
@@ -83,7 +84,9 @@ impl Store {
                  common_error) VALUES (?1, ?1, ?2, ?3, ?4, 0, 0, 0, 0)",
                 params![now, session.layer, session.command, session.kernel],
             )?;
-            Ok(SessionId(transaction.last_insert_rowid()))
+            let id = transaction.last_insert_rowid();
+            seal(transaction, Sealed::Sessions, id)?;
+            Ok(SessionId(id))
         })
     }
 
@@ -130,9 +133,10 @@ impl Store {
                 let sum = tallies.iter().map(count).fold(0, u64::saturating_add);
                 i64::try_from(sum).unwrap_or(i64::MAX)
             };
-            transaction.execute(
-                "UPDATE sessions SET reads = min(reads + ?2, 9e18), writes = min(writes + ?3, 9e18), \
-                 latest_ns = max(latest_ns, ?4) WHERE id = ?1",
+            change_session(
+                transaction,
+                session,
+                "reads = min(reads + ?2, 9e18), writes = min(writes + ?3, 9e18), latest_ns = max(latest_ns, ?4)",
                 params![session.0, sum(|t| t.reads), sum(|t| t.writes), now],
             )?;
             Ok(fresh)
@@ -156,11 +160,12 @@ impl Store {
         common_error: f64,
     ) -> Result<()> {
         self.write(|transaction| {
-            transaction.execute(
-                "UPDATE sessions SET one_in = ?2, common_error = ?3 WHERE id = ?1",
+            change_session(
+                transaction,
+                session,
+                "one_in = ?2, common_error = ?3",
                 params![session.0, one_in.max(1.0), common_error.max(0.0)],
-            )?;
-            Ok(())
+            )
         })
     }
 
@@ -172,13 +177,27 @@ impl Store {
     pub fn finish(&mut self, session: SessionId, lost: u64, now: SystemTime) -> Result<()> {
         let lost = i64::try_from(lost).unwrap_or(i64::MAX);
         self.write(|transaction| {
-            transaction.execute(
-                "UPDATE sessions SET lost = ?2, ended_ns = ?3, latest_ns = max(latest_ns, ?3) WHERE id = ?1",
+            change_session(
+                transaction,
+                session,
+                "lost = ?2, ended_ns = ?3, latest_ns = max(latest_ns, ?3)",
                 params![session.0, lost, since_1970(now)],
-            )?;
-            Ok(())
+            )
         })
     }
+}
+
+/// Change the session whose number is the first parameter.
+fn change_session(
+    transaction: &Transaction<'_>,
+    session: SessionId,
+    set: &str,
+    params: impl Params,
+) -> rusqlite::Result<()> {
+    let checked = Sealed::Sessions.checked();
+    let change = format!("UPDATE sessions SET {set}, {checked} WHERE id = ?1");
+    transaction.execute(&change, params)?;
+    seal(transaction, Sealed::Sessions, session.0)
 }
 
 /// Apply the options, and move the epoch if it is far.
@@ -204,7 +223,8 @@ fn configure(
         epoch_ns,
     } = decay;
     transaction.execute(
-        "UPDATE settings SET half_life_ns = ?1, epoch_ns = ?2, max_size = ?3",
+        "UPDATE settings SET half_life_ns = ?1, as_of_ns = ?2, max_size = ?3, \
+         checksum = values_checksum(?1, ?2, ?3)",
         params![
             half_life_ns,
             epoch_ns,
@@ -259,7 +279,8 @@ pub(super) fn put_file(
 ) -> rusqlite::Result<i64> {
     let key = &file.key;
     let path = file.path.as_ref().map(|path| path.as_os_str().as_bytes());
-    connection.prepare_cached(FILE)?.query_row(
+    let put = format!("{FILE}, {} RETURNING id", Sealed::Files.checked());
+    let id = connection.prepare_cached(&put)?.query_row(
         params![
             identity(file),
             key.dev.cast_signed(),
@@ -272,7 +293,9 @@ pub(super) fn put_file(
             session.0
         ],
         |row| row.get(0),
-    )
+    )?;
+    seal(connection, Sealed::Files, id)?;
+    Ok(id)
 }
 
 /// A tally as a row; `None` where no file can have such a range, or nothing was counted.

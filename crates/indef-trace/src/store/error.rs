@@ -106,6 +106,9 @@ pub enum Damage {
     /// A row does not have its checksum.
     #[error("a count was changed")]
     Count,
+    /// The same of a row of this other table.
+    #[error("a row of its {0} was changed")]
+    Row(&'static str),
     /// Other tables, or too few.
     #[error("its tables are not those of a store")]
     Tables,

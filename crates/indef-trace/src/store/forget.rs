@@ -6,7 +6,8 @@ use units::FileRange;
 use super::{
     error::{Result, meaning},
     handle::Store,
-    read::traced,
+    read::{files, traced},
+    tables::user_version,
 };
 use crate::tally::TracedFile;
 
@@ -28,10 +29,10 @@ impl Store {
         mut moved: impl FnMut(&TracedFile) -> Vec<FileRange>,
     ) -> Result<()> {
         let files = {
-            let list = "SELECT dev, inode, generation, subvolume, uuid, magic, path, id FROM files";
             let read = || {
-                let mut statement = self.connection.prepare(list)?;
-                let files = statement.query_map([], |row| Ok((row.get(7)?, traced(row)?)))?;
+                let version = user_version(&self.connection)?;
+                let mut statement = self.connection.prepare(&files(version))?;
+                let files = statement.query_map([], |row| Ok((row.get(8)?, traced(row)?)))?;
                 files.collect::<rusqlite::Result<Vec<(i64, TracedFile)>>>()
             };
             read().map_err(|error| meaning(&self.path, error))?

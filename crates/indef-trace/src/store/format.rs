@@ -1,7 +1,7 @@
 //! The numbers that mark a file as a store.
 
 /// The schema's version, SQLite's `user_version`.
-pub(super) const VERSION: i64 = 4;
+pub(super) const VERSION: i64 = 5;
 
 /// SQLite's `application_id`: "inDf".
 pub(super) const APPLICATION: i32 = 0x696E_4466;

@@ -6,10 +6,12 @@ use rusqlite::{Transaction, params};
 
 use super::{
     add::{Row, put_file, put_rows},
+    checksum::seal,
     error::Result,
     handle::Store,
     model::{Session, SessionId},
     read::settings,
+    tables::Sealed,
     time::since_1970,
     transaction::Stop,
 };
@@ -85,6 +87,11 @@ fn put_sessions(
             session.one_in,
             session.common_error
         ])?;
+        seal(
+            transaction,
+            Sealed::Sessions,
+            transaction.last_insert_rowid(),
+        )?;
     }
     Ok(SessionId(transaction.last_insert_rowid()))
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
     format::VERSION,
-    tables::{RANGES, SAMPLED, UNKNOWN_AHEAD, user_version},
+    tables::{RANGES, RANGES_SEALED, SAMPLED, SETTINGS, Sealed, UNKNOWN_AHEAD, user_version},
 };
 
 /// Bring the store to this version. It has the tables of the version that it is marked with.
@@ -19,14 +19,18 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if version == VERSION {
         return Ok(());
     }
-    // SQLite adds a column to the statement of the table as it is written in the schema.
-    let add_column =
-        |column| transaction.execute(&format!("ALTER TABLE sessions ADD COLUMN {column}"), []);
     if version < SAMPLED {
         remake_ranges(&transaction)?;
-        add_column("one_in REAL NOT NULL DEFAULT 1")?;
+        add_column(
+            &transaction,
+            Sealed::Sessions,
+            "one_in REAL NOT NULL DEFAULT 1",
+        )?;
     }
-    add_column("common_error REAL")?;
+    if version < RANGES_SEALED {
+        add_column(&transaction, Sealed::Sessions, "common_error REAL")?;
+    }
+    add_checksums(&transaction)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     if version < SAMPLED {
@@ -34,6 +38,12 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
         let _ = connection.execute_batch("VACUUM");
     }
     Ok(())
+}
+
+/// SQLite adds a column to the statement of the table as it is written in the schema.
+fn add_column(transaction: &Transaction<'_>, table: Sealed, column: &str) -> rusqlite::Result<()> {
+    let add = format!("ALTER TABLE {} ADD COLUMN {column}", table.name());
+    transaction.execute_batch(&add)
 }
 
 /// Make the table of ranges anew, with new checksums. Those that it had were checked.
@@ -46,4 +56,20 @@ fn remake_ranges(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
          ORDER BY file, start, len; \
          DROP TABLE ranges_before"
     ))
+}
+
+/// Give the other tables theirs. What their rows held until now is believed.
+fn add_checksums(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(&format!(
+        "ALTER TABLE settings RENAME TO settings_before; {SETTINGS}; \
+         INSERT INTO settings SELECT one, half_life_ns, epoch_ns, max_size, \
+         values_checksum(half_life_ns, epoch_ns, max_size) FROM settings_before; \
+         DROP TABLE settings_before"
+    ))?;
+    for table in [Sealed::Sessions, Sealed::Files] {
+        add_column(transaction, table, "checksum INTEGER NOT NULL DEFAULT 0")?;
+        let (name, checksum) = (table.name(), table.checksum());
+        transaction.execute(&format!("UPDATE {name} SET checksum = {checksum}"), [])?;
+    }
+    Ok(())
 }

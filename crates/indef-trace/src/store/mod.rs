@@ -22,7 +22,7 @@
 //! number may change with every boot; where there is no UUID, by the device number. Two mounted file
 //! systems that are bytewise copies of each other count as one.
 //!
-//! **Damage.** Each range has a checksum. All of a store is examined when it is opened for adding, and
+//! **Damage.** Each row has a checksum. All of a store is examined when it is opened for adding, and
 //! what is loaded is examined when it is loaded; a damaged one is refused, and left as it is.
 //!
 //! **Not done here.** Overlapping ranges are merged when they are loaded for a plan, where the size of

@@ -16,7 +16,7 @@ use super::{
     error::{Result, StoreError, meaning},
     handle::Store,
     model::{Heat, Session, SessionId, SessionInfo},
-    tables::{CHECKED, SAMPLED, UNCHECKED, UNKNOWN_AHEAD, user_version},
+    tables::{CHECKED, RANGES_SEALED, SAMPLED, Sealed, UNCHECKED, UNKNOWN_AHEAD, user_version},
     time::{at_nanos, since_1970},
 };
 use crate::tally::{FileKey, FsId, TracedFile};
@@ -41,9 +41,17 @@ pub(super) struct Held {
 }
 
 pub(super) fn settings(connection: &Connection) -> rusqlite::Result<Held> {
-    let mut statement =
-        connection.prepare_cached("SELECT half_life_ns, epoch_ns, max_size FROM settings")?;
+    let version = user_version(connection)?;
+    let epoch = match version {
+        ..=RANGES_SEALED => "epoch_ns",
+        _ => "as_of_ns",
+    };
+    let is_whole = Sealed::Settings.is_whole(version);
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT half_life_ns, {epoch}, max_size, {is_whole} FROM settings"
+    ))?;
     statement.query_row([], |row| {
+        whole(row, 3)?;
         Ok(Held {
             decay: Decay {
                 half_life_ns: row.get::<_, i64>(0)?.max(0),
@@ -126,7 +134,9 @@ impl Store {
     /// The store is locked or damaged.
     pub fn sessions(&self) -> Result<Vec<Session>> {
         let read = || {
-            let sampled = match user_version(&self.connection)? {
+            let version = user_version(&self.connection)?;
+            let is_whole = Sealed::Sessions.is_whole(version);
+            let sampled = match version {
                 // Each access was counted.
                 UNCHECKED | CHECKED => "1.0, 0.0",
                 SAMPLED => "one_in, iif(one_in > 1, NULL, 0.0)",
@@ -135,9 +145,10 @@ impl Store {
             };
             let mut statement = self.connection.prepare(&format!(
                 "SELECT id, layer, command, kernel, began_ns, latest_ns, ended_ns, reads, writes, lost, \
-                 {sampled} FROM sessions ORDER BY began_ns, id",
+                 {sampled}, {is_whole} FROM sessions ORDER BY began_ns, id",
             ))?;
             let sessions = statement.query_map([], |row| {
+                whole(row, 12)?;
                 Ok(Session {
                     id: SessionId(row.get(0)?),
                     info: SessionInfo {
@@ -187,12 +198,11 @@ impl Store {
         // One transaction, so that all rows are of one state.
         let transaction = self.connection.unchecked_transaction().map_err(fail)?;
         let decay = settings(&transaction).map_err(fail)?.decay;
+        let version = user_version(&transaction).map_err(fail)?;
         let mut one_file = transaction
-            .prepare(
-                "SELECT dev, inode, generation, subvolume, uuid, magic, path FROM files WHERE id = ?1",
-            )
+            .prepare(&format!("{} WHERE id = ?1", files(version)))
             .map_err(fail)?;
-        let (ahead, checksum, checked) = match user_version(&transaction).map_err(fail)? {
+        let (ahead, checksum, checked) = match version {
             UNCHECKED => (UNKNOWN_AHEAD, "NULL", 0),
             CHECKED => (UNKNOWN_AHEAD, "checksum", COUNTS_2),
             _ => ("ahead", "checksum", COUNTS),
@@ -217,7 +227,29 @@ impl Store {
     }
 }
 
+/// The files of a store of this version, for [`traced`], with their numbers last.
+pub(super) fn files(version: i64) -> String {
+    let is_whole = Sealed::Files.is_whole(version);
+    format!(
+        "SELECT dev, inode, generation, subvolume, uuid, magic, path, {is_whole}, id FROM files"
+    )
+}
+
+/// Check that a row has its checksum, as this column tells.
+fn whole(row: &Row<'_>, at: usize) -> rusqlite::Result<()> {
+    match row.get(at)? {
+        true => Ok(()),
+        false => Err(changed("a file, session or setting that was changed")),
+    }
+}
+
+/// A row does not hold what was written.
+fn changed(what: &'static str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(1, Type::Integer, what.into())
+}
+
 pub(super) fn traced(row: &Row<'_>) -> rusqlite::Result<TracedFile> {
+    whole(row, 7)?;
     let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
     let path: Option<Vec<u8>> = row.get(6)?;
     Ok(TracedFile {
@@ -255,12 +287,7 @@ fn range(row: &Row<'_>, checked: usize) -> rusqlite::Result<(i64, FileRange, [f6
             .chain(ahead.iter().filter(|ahead| !ahead.is_nan()))
             .all(|count| count.is_finite() && *count >= 0.0)
     {
-        let what = "a range or count that was changed or cannot be".into();
-        return Err(rusqlite::Error::FromSqlConversionFailure(
-            1,
-            Type::Integer,
-            what,
-        ));
+        return Err(changed("a range or count that was changed or cannot be"));
     }
     let range = FileRange::new(start.cast_unsigned(), len.cast_unsigned());
     Ok((file, range, counts))

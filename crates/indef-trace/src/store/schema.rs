@@ -15,10 +15,7 @@ use super::{
     error::{Cause, Damage, Foreign, Result, StoreError, StoreProblem, meaning},
     format::{APPLICATION, SQLITE, VERSION},
     migrate::migrate,
-    tables::{
-        CHECKED, RANGES, RANGES_CHECKED, RANGES_UNCHECKED, SAMPLED, SESSIONS, SESSIONS_EXACT,
-        SESSIONS_SAMPLED, TABLES, UNCHECKED, user_version,
-    },
+    tables::{CHECKED, Sealed, UNCHECKED, tables, user_version},
 };
 
 /// How long to wait for another program's transaction.
@@ -143,11 +140,11 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
 fn create_tables(connection: &mut Connection, new: [i64; 3]) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_empty(&transaction)? {
-        for (_, create) in TABLES {
+        for (_, create) in tables(VERSION).into_iter().flatten() {
             transaction.execute(create, [])?;
         }
         transaction.execute(
-            "INSERT INTO settings VALUES (1, ?1, ?2, ?3)",
+            "INSERT INTO settings VALUES (1, ?1, ?2, ?3, values_checksum(?1, ?2, ?3))",
             params![new[0], new[1], new[2]],
         )?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
@@ -185,10 +182,18 @@ fn check_contents(path: &Path, connection: &Connection, version: i64) -> Result<
         [],
         |row| row.get(0),
     );
-    match changed.map_err(|error| meaning(path, error))? {
-        true => wrong(Damage::Count),
-        false => Ok(()),
+    if changed.map_err(|error| meaning(path, error))? {
+        return wrong(Damage::Count);
     }
+    for table in Sealed::ALL {
+        let (name, is_whole) = (table.name(), table.is_whole(version));
+        let exists = format!("SELECT EXISTS (SELECT 1 FROM {name} WHERE NOT {is_whole})");
+        let changed = connection.query_row(&exists, [], |row| row.get(0));
+        if changed.map_err(|error| meaning(path, error))? {
+            return wrong(Damage::Row(name));
+        }
+    }
+    Ok(())
 }
 
 /// Check that this is a store with its tables and nothing else; returns its version.
@@ -211,17 +216,8 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
     // While this reads, nobody writes.
     let transaction = connection.unchecked_transaction().map_err(fail)?;
     let version = user_version(&transaction).map_err(fail)?;
-    let (ranges, sessions) = match version {
-        VERSION => (RANGES, SESSIONS),
-        SAMPLED => (RANGES, SESSIONS_SAMPLED),
-        CHECKED => (RANGES_CHECKED, SESSIONS_EXACT),
-        UNCHECKED => (RANGES_UNCHECKED, SESSIONS_EXACT),
-        found => {
-            return Err(StoreError {
-                path: path.to_owned(),
-                problem: StoreProblem::Version { found },
-            });
-        }
+    let Some(of_version) = tables(version) else {
+        return wrong(StoreProblem::Version { found: version });
     };
     let mut statement = transaction
         .prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
@@ -231,12 +227,7 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
         .and_then(Iterator::collect::<rusqlite::Result<Vec<(String, String)>>>)
         .map_err(fail)?;
     let ours = |(name, create): &(&str, &str)| found.iter().any(|(n, c)| n == name && c == create);
-    let of_version = TABLES.map(|(name, create)| match name {
-        "ranges" => (name, ranges),
-        "sessions" => (name, sessions),
-        _ => (name, create),
-    });
-    if found.len() != TABLES.len() || !of_version.iter().all(ours) {
+    if found.len() != of_version.len() || !of_version.iter().all(ours) {
         return wrong(StoreProblem::Damaged(Damage::Tables.into()));
     }
     let promised = number("page_count")?.saturating_mul(number("page_size")?);

@@ -475,9 +475,21 @@ fn a_store_of_version_1_is_read_and_migrated() {
     assert!(problem(refused).contains("damaged"));
 }
 
+/// A store of version 4, from one of this version: only ranges have checksums.
+fn back_to_version_4(plain: &Connection) {
+    plain
+        .execute_batch(
+            "BEGIN; ALTER TABLE sessions DROP COLUMN checksum; ALTER TABLE files DROP COLUMN checksum; \
+             ALTER TABLE settings DROP COLUMN checksum; ALTER TABLE settings RENAME COLUMN as_of_ns TO epoch_ns; \
+             PRAGMA user_version = 4; COMMIT; VACUUM",
+        )
+        .unwrap();
+}
+
 /// A store of version 2, from one of this version: sessions and ranges lack a column each.
 fn back_to_version_2(path: &Path) {
     let plain = Connection::open(path).unwrap();
+    back_to_version_4(&plain);
     checksum::define(&plain).unwrap();
     let counts = "file, start, len, reads, writes, requests, timed, time_ns";
     plain
@@ -554,6 +566,7 @@ fn a_store_of_version_3_is_read_and_migrated() {
     store.set_sampling(sampled, 15.5, 0.25).unwrap();
     drop(store);
     let plain = Connection::open(&path).unwrap();
+    back_to_version_4(&plain);
     plain
         .execute_batch(
             "ALTER TABLE sessions DROP COLUMN common_error; PRAGMA user_version = 3; VACUUM",
@@ -639,6 +652,65 @@ fn a_store_of_version_2_is_read_and_migrated() {
     assert!(problem(refused).contains("damaged"));
 }
 
+/// Version 4 had checksums of ranges alone.
+#[test]
+fn a_store_of_version_4_is_read_and_migrated() {
+    let (_folder, path) = folder();
+    let now = later(0);
+    let options = StoreOptions {
+        half_life: Some(DAY),
+        max_size: Some(Bytes::mib(1)),
+    };
+    let mut store = Store::create(&path, &options).unwrap();
+    let sampled = session(&mut store, now);
+    store
+        .add(sampled, &[file(1)], &[tally(1, 0, 4096, 10)], now)
+        .unwrap();
+    store.set_sampling(sampled, 15.5, 0.25).unwrap();
+    store.finish(sampled, 3, now).unwrap();
+    let nameless = TracedFile {
+        path: None,
+        ..file(2)
+    };
+    let running = session(&mut store, later(1));
+    store
+        .add(running, &[nameless], &[tally(2, 0, 8192, 7)], later(1))
+        .unwrap();
+    drop(store);
+    let at = later(2);
+    let contents = |store: &Store| {
+        let heat = store.load(at).unwrap();
+        (heat, store.sessions().unwrap(), store.settings().unwrap())
+    };
+    let plain = Connection::open(&path).unwrap();
+    back_to_version_4(&plain);
+    let old = Store::open(&path).unwrap();
+    assert_eq!(tables::user_version(&old.connection).unwrap(), 4);
+    let before = contents(&old);
+    assert_eq!((before.0.files.len(), before.1.len()), (2, 2));
+    drop(old);
+
+    let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
+    assert_eq!(
+        tables::user_version(&store.connection).unwrap(),
+        format::VERSION
+    );
+    assert_eq!(contents(&store), before);
+    // An indef of version 4 that has it open still, and asks for the settings first, adds nothing without a checksum.
+    let asked = plain.query_row("SELECT epoch_ns FROM settings", [], |row| {
+        row.get::<_, i64>(0)
+    });
+    assert!(asked.is_err());
+    let id = session(&mut store, later(2));
+    store
+        .add(id, &[file(1)], &[tally(1, 0, 4096, 1)], later(2))
+        .unwrap();
+    store.finish(running, 0, later(2)).unwrap();
+    drop(store);
+    let store = Store::create(&path, &StoreOptions::default()).unwrap();
+    assert_eq!(contents(&store).1.len(), 3);
+}
+
 /// A count that is unknown for some of the timed reads of a range is unknown for all.
 #[test]
 fn requests_ahead_that_are_not_known_stay_unknown() {
@@ -699,6 +771,100 @@ fn a_count_that_changed_is_noticed() {
     }
 }
 
+/// A file whose numbers are found in a store's bytes.
+fn odd_file() -> TracedFile {
+    let mut odd = file(1);
+    odd.key.dev = 0x5E6F_7A1B;
+    odd.key.inode = 0x1234_5678_9ABC;
+    odd.fs.uuid = *b"0123456789abcdef";
+    odd
+}
+
+/// Any bit of what is kept of a file, of a session, and of the store's settings.
+#[test]
+fn a_file_session_or_setting_that_changed_is_noticed() {
+    let (_folder, path) = folder();
+    let now = later(0);
+    let half_life = Duration::from_nanos(0x1357_9BDF_2468);
+    let options = StoreOptions {
+        half_life: Some(half_life),
+        max_size: Some(Bytes(0x0A1B_2C3D)),
+    };
+    let mut store = Store::create(&path, &options).unwrap();
+    let id = session(&mut store, now);
+    let odd = odd_file();
+    let of_odd = Tally {
+        file: odd.key,
+        ..tally(1, 0, 4096, 10)
+    };
+    store.add(id, &[odd], &[of_odd], now).unwrap();
+    store.set_sampling(id, 15.7, 0.3).unwrap();
+    store.finish(id, 0x2E4F_6A7B, now).unwrap();
+    drop(store);
+    // Without what earlier states of rows have left in their pages.
+    let plain = Connection::open(&path).unwrap();
+    plain.execute_batch("VACUUM").unwrap();
+    drop(plain);
+    let whole = fs::read(&path).unwrap();
+    let read = || {
+        let store = Store::open(&path)?;
+        store.load(now)?;
+        store.sessions()?;
+        store.settings()
+    };
+    assert_eq!(read().unwrap().half_life, half_life);
+    let identity_of_inode = 0x1234_5678_9ABC_u64.to_be_bytes();
+    let values: [(&str, &[u8]); 10] = [
+        ("path", b"/srv/1"),
+        ("device", &0x5E6F_7A1B_u32.to_be_bytes()),
+        ("UUID", b"0123456789abcdef"),
+        ("inode", &identity_of_inode[2..]),
+        ("command", b"sqlite3 main.db"),
+        ("kernel", b"6.18.0"),
+        ("k", &15.7_f64.to_be_bytes()),
+        ("lost", &0x2E4F_6A7B_u32.to_be_bytes()),
+        ("half-life", &0x1357_9BDF_2468_u64.to_be_bytes()[2..]),
+        ("size", &0x0A1B_2C3D_u32.to_be_bytes()),
+    ];
+    for (name, value) in values {
+        let places: Vec<usize> = (0..whole.len() - value.len())
+            .filter(|at| whole[*at..].starts_with(value))
+            .collect();
+        assert!(!places.is_empty(), "{name}");
+        let mut unread = 0;
+        for (at, bit) in places
+            .iter()
+            .flat_map(|at| (0..8 * value.len()).map(move |bit| (at, bit)))
+        {
+            let mut image = whole.clone();
+            image[at + bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, &image).unwrap();
+            unread += usize::from(read().is_err());
+            let added = Store::create(&path, &StoreOptions::default());
+            assert!(problem(added).contains("damaged"), "{name}, bit {bit}");
+        }
+        // But for SQLite's index of files, which is not read for that.
+        let in_rows = match name {
+            "UUID" | "inode" => places.len() - 1,
+            _ => places.len(),
+        };
+        assert_eq!(unread, in_rows * 8 * value.len(), "{name}");
+    }
+    // A statement that changes a damaged row makes it no better.
+    for change in [
+        "UPDATE files SET dev = dev + 1",
+        "UPDATE sessions SET reads = reads + 1",
+        "UPDATE settings SET max_size = max_size + 1",
+    ] {
+        fs::write(&path, &whole).unwrap();
+        let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
+        let plain = Connection::open(&path).unwrap();
+        plain.execute_batch(change).unwrap();
+        let added = store.add(id, &[odd_file()], &[], now);
+        assert!(added.is_err(), "{change}");
+    }
+}
+
 #[test]
 fn another_version_says_what_to_do() {
     let (_folder, path) = folder();
@@ -711,7 +877,7 @@ fn another_version_says_what_to_do() {
     for result in [Store::create(&path, &never()), Store::open(&path)] {
         let text = problem(result);
         assert!(
-            text.contains("format 5") && text.contains("export"),
+            text.contains("format 6") && text.contains("export"),
             "{text}"
         );
     }
