@@ -45,7 +45,7 @@ use super::{
     cached::{Cached, is_dirty},
     donor::{Donor, allocated_runs, is_shared, runs},
     file::{admit, map_file, open_direct, refuse, refuse_data, timed, whole},
-    freshness::{Sample, unless_resized},
+    freshness::Sample,
     offload::{Copied, Offload, Pin},
     select::{choose, gain, replaced},
     turn::Turns,
@@ -103,8 +103,9 @@ impl Relocator for CommitRange {
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let geometry = self.look(target)?;
-        let size = Sample::take(target)?.size;
-        let file = whole(size, target.block_size);
+        let sample = Sample::take(target)?;
+        sample.settle();
+        let file = whole(sample.size, target.block_size);
         // Used to choose and to allocate; each piece is written back and mapped before it is
         // copied.
         let layout = map_file(target, file, false)?;
@@ -131,7 +132,7 @@ impl Relocator for CommitRange {
             allow_unshare: self.allow_unshare,
             refused: false,
             geometry,
-            size,
+            sample,
             layout,
             donor,
             chosen: chosen.into(),
@@ -279,7 +280,8 @@ struct Commit<'a> {
     /// The device has refused to copy: the host does.
     refused: bool,
     geometry: XfsGeometry,
-    size: Bytes,
+    /// The file when we began.
+    sample: Sample,
     /// For direct reads.
     source: File,
     /// For exchanges.
@@ -301,7 +303,7 @@ struct Commit<'a> {
 impl Relocation for Commit<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         self.advance(limit)
-            .map_err(|refusal| unless_resized(self.target, self.size, refusal))
+            .map_err(|refusal| self.sample.explain(self.target, refusal))
     }
 }
 
@@ -367,7 +369,7 @@ impl<'a> Commit<'a> {
     /// Make a donor with blocks for `ranges`. Returns where they are.
     fn allocate(&mut self, ranges: &[FileRange]) -> Result<Layout, Refusal> {
         self.donor = Donor::new(self.target, OFlags::DIRECT)?;
-        self.donor.open_up(self.size)?;
+        self.donor.open_up(self.sample.size)?;
         for range in ranges {
             for run in allocated_runs(&self.layout, *range) {
                 if self.device().is_none() || !self.donor.allocate_written(run) {
@@ -375,7 +377,8 @@ impl<'a> Commit<'a> {
                 }
             }
         }
-        self.donor.layout(whole(self.size, self.target.block_size))
+        self.donor
+            .layout(whole(self.sample.size, self.target.block_size))
     }
 
     /// The ranges of the next piece.
@@ -385,7 +388,7 @@ impl<'a> Commit<'a> {
         let mut ranges = take(&mut self.allocated, &self.layout, limit);
         // See the module: never the whole file with something left out.
         let gaps = ranges.len() > 1;
-        let is_whole = span(&ranges) == whole(self.size, self.target.block_size);
+        let is_whole = span(&ranges) == whole(self.sample.size, self.target.block_size);
         if let Some(last) = ranges.pop_if(|_| is_whole && gaps) {
             self.allocated.push_front(last);
         }
@@ -397,7 +400,7 @@ impl<'a> Commit<'a> {
         let fail = |error| refuse(self.target, "prepare an exchange", None, error);
         let freshness = start_commit(&self.unnoticed).map_err(fail)?;
         let sample = Sample::take(self.target)?;
-        if sample.size != self.size {
+        if sample.size != self.sample.size {
             return Err(SkipReason::Changed.into());
         }
         sample.settle();
@@ -444,7 +447,7 @@ impl<'a> Commit<'a> {
         piece.bytes = piece.written.iter().map(|range| range.len).sum();
         if self.device().is_some() {
             let copies = piece.copies.make_contiguous();
-            let pin = Pin::new(self.target, copies, self.size)?;
+            let pin = Pin::new(self.target, copies, self.sample.size)?;
             // Written between mapping and pinning.
             if !pin.is_what(&piece.layout, copies) {
                 drop(pin);
@@ -462,7 +465,7 @@ impl<'a> Commit<'a> {
         range: FileRange,
         flags: CommitFlags,
     ) -> std::io::Result<()> {
-        let end = range.end().get().min(self.size.get());
+        let end = range.end().get().min(self.sample.size.get());
         commit_range(
             &self.unnoticed,
             &self.donor.file,
@@ -507,7 +510,7 @@ impl<'a> Commit<'a> {
             return Ok(());
         }
         // Direct writes of the last block have made the donor longer.
-        self.donor.set_size(self.size)?;
+        self.donor.set_size(self.sample.size)?;
         let pin = piece.pin.take();
         if let (Some(_), Some(offload)) = (&pin, self.offload) {
             offload.flush(self.target, &self.donor)?;

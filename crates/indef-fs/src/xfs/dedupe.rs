@@ -44,7 +44,7 @@ use super::{
     cached::Cached,
     donor::{Donor, is_shared, runs},
     file::{admit, map_file, refuse, refuse_data, timed, whole},
-    freshness::{Sample, unless_resized},
+    freshness::Sample,
     select::{choose, gain, replaced},
     turn::Turns,
 };
@@ -113,8 +113,9 @@ impl Relocator for DedupeRange {
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let geometry = look(target)?;
-        let size = Sample::take(target)?.size;
-        let file = whole(size, target.block_size);
+        let sample = Sample::take(target)?;
+        sample.settle();
+        let file = whole(sample.size, target.block_size);
         // Used to choose, to allocate and to cut; each unit is mapped again before its call.
         let layout = map_file(target, file, false)?;
         let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
@@ -129,13 +130,13 @@ impl Relocator for DedupeRange {
             .flat_map(|range| runs(&layout, range, true))
             .filter(|run| layout.fragments_in(*run) >= self.aim.least_fragments())
             .collect();
-        let donor = new_donor(target, size)?;
+        let donor = new_donor(target, sample.size)?;
         let mut dedupe = Dedupe {
             engine: self,
             target,
             copier,
             geometry,
-            size,
+            sample,
             layout,
             donor,
             new: Layout::default(),
@@ -220,8 +221,9 @@ struct Dedupe<'a> {
     target: &'a Target,
     copier: &'a dyn RangeCopier,
     geometry: XfsGeometry,
-    size: Bytes,
-    /// Of the whole file, when we began.
+    /// The file when we began.
+    sample: Sample,
+    /// Of the whole file, then.
     layout: Layout,
     donor: Donor<'a>,
     /// Of the donor, once it is allocated.
@@ -245,7 +247,7 @@ struct Dedupe<'a> {
 impl Relocation for Dedupe<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         self.advance(limit)
-            .map_err(|refusal| unless_resized(self.target, self.size, refusal))
+            .map_err(|refusal| self.sample.explain(self.target, refusal))
     }
 }
 
@@ -310,7 +312,7 @@ impl<'a> Dedupe<'a> {
                 if !self.donor.keep_landed(&runs, &self.new, aim, kept)? {
                     break;
                 }
-                self.donor = new_donor(self.target, self.size)?;
+                self.donor = new_donor(self.target, self.sample.size)?;
                 self.allocate(&runs)?;
             }
             for run in runs {
@@ -333,7 +335,7 @@ impl<'a> Dedupe<'a> {
         }
         self.new = self
             .donor
-            .layout(whole(self.size, self.target.block_size))?;
+            .layout(whole(self.sample.size, self.target.block_size))?;
         Ok(())
     }
 
@@ -357,7 +359,7 @@ impl<'a> Dedupe<'a> {
 
     /// The part of a range before the end of the file.
     fn inside(&self, range: FileRange) -> FileRange {
-        range.intersect(FileRange::new(0, self.size.get()))
+        range.intersect(FileRange::new(0, self.sample.size.get()))
     }
 
     fn copy(&self, range: FileRange, moved: &mut Moved) -> Result<(), Refusal> {
@@ -457,7 +459,7 @@ impl<'a> Dedupe<'a> {
         let cut_by_end = self.inside(range) != range;
         if unplaced
             || runs(&layout, range, true) != [range]
-            || cut_by_end && Sample::take(self.target)?.size != self.size
+            || cut_by_end && Sample::take(self.target)?.size != self.sample.size
         {
             return Ok(Look::Stays(SkipReason::Changed));
         }

@@ -18,12 +18,13 @@ use linux_abi::{
 };
 use rustix::{
     fs::{AtFlags, OFlags, StatxFlags, statx},
+    io::Errno,
     time::{ClockId, clock_gettime},
 };
 use units::Bytes;
 
 use super::{donor::unnamed, file::refuse};
-use crate::{Refusal, Target, swap::is_swap_file_now};
+use crate::{Finding, FsError, Refusal, Target, swap::is_swap_file_now};
 
 /// A tick is 10 ms at most (100 Hz). A time stamp that has not passed after several of them lies in
 /// the future, and no write of now can repeat it.
@@ -71,19 +72,22 @@ impl Sample {
         }
     }
 
-    /// The refusal to report: where the file has changed meanwhile, that is the reason, since calls
-    /// fail on a range that is no longer there, and a donor does not fit. SWAPEXT tells of a swap file as of inodes that do
-    /// not fit (`xfs_ioc_swapext`, fs/xfs/xfs_ioctl.c, v6.12).
+    /// The refusal to report: where the file has changed since a sample that has [settled](Self::settle), that is the reason
+    /// of what may be of a change. The times tell it although the file may be as large as before by now: a range past the end
+    /// is refused as invalid, before anything else is checked. SWAPEXT tells of a swap file as of inodes that do not fit
+    /// (`xfs_ioc_swapext`, fs/xfs/xfs_ioctl.c, v6.12).
     pub(super) fn explain(&self, target: &Target, refusal: Refusal) -> Refusal {
-        match refusal {
-            Refusal::Failed(_) | Refusal::Skip(SkipReason::Unsupported) => {
-                match self.verify(target) {
-                    Err(changed) => changed,
-                    Ok(()) if is_swap_file_now(target.id) => SkipReason::SwapFile.into(),
-                    Ok(()) => refusal,
-                }
-            }
-            refusal @ Refusal::Skip(_) => refusal,
+        let may_be_of_change = match &refusal {
+            Refusal::Failed(error) => may_be_of_change(error),
+            Refusal::Skip(reason) => *reason == SkipReason::Unsupported,
+        };
+        if !may_be_of_change {
+            return refusal;
+        }
+        match self.verify(target) {
+            Err(changed) => changed,
+            Ok(()) if is_swap_file_now(target.id) => SkipReason::SwapFile.into(),
+            Ok(()) => refusal,
         }
     }
 
@@ -97,14 +101,15 @@ impl Sample {
     }
 }
 
-/// The refusal to report of a file that had `size`: where it has another by now, that is the reason. A
-/// range that a file no longer has is refused as invalid before anything else is checked.
-pub(super) fn unless_resized(target: &Target, size: Bytes, refusal: Refusal) -> Refusal {
-    match refusal {
-        Refusal::Failed(_) if !Sample::take(target).is_ok_and(|now| now.size == size) => {
-            SkipReason::Changed.into()
+/// Whether it may have failed since the file has a range no more, or a donor does not fit it any more. What a device says
+/// counts whatever has become of the file.
+fn may_be_of_change(error: &FsError) -> bool {
+    match Errno::from_io_error(&error.source) {
+        Some(errno) => errno == Errno::INVAL,
+        None => {
+            error.source.kind() == io::ErrorKind::UnexpectedEof
+                || error.finding() == Some(Finding::OtherRanges)
         }
-        refusal => refusal,
     }
 }
 

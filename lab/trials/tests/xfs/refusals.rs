@@ -2,7 +2,9 @@
 
 use std::{
     fs::{File, OpenOptions},
+    io,
     os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     process::Command,
     sync::Mutex,
 };
@@ -13,11 +15,14 @@ use indef_engine::{
     run::{Observer, RunEvent, RunOptions, Status, run},
 };
 use indef_fs::{
-    EngineKind, EngineOptions, Moved, Refusal, Step, StepLimit, Target, count_ranges, detect,
-    relocator,
+    EngineKind, EngineOptions, Moved, RangeCopier, Refusal, Step, StepLimit, Target, count_ranges,
+    detect, relocator,
 };
 use linux_abi::fsxattr::{Attributes, Flags};
-use rustix::fs::{FallocateFlags, XattrFlags, fallocate, setxattr};
+use rustix::{
+    fs::{FallocateFlags, XattrFlags, fallocate, setxattr},
+    io::Errno,
+};
 use scratch_fs::{
     CacheChange, Segment, Shape, cached_pages_after, settled_cache_change, undisturbed,
 };
@@ -25,7 +30,7 @@ use units::{Bytes, FileRange};
 
 use crate::flavour::*;
 
-fn fragmented(fs: &scratch_fs::ScratchFs, len: Bytes) -> std::path::PathBuf {
+fn fragmented(fs: &scratch_fs::ScratchFs, len: Bytes) -> PathBuf {
     let path = fs.path().join("file");
     Shape::new(11)
         .with(Segment::Data {
@@ -171,6 +176,78 @@ fn loop_a_swap_file_of_meanwhile_is_named() {
     });
 }
 
+/// A copy that fails as calls do, of a file that somebody cuts off meanwhile, and grows again to `size`.
+struct CutMeanwhile {
+    path: PathBuf,
+    size: u64,
+    fail: fn() -> io::Error,
+}
+
+impl RangeCopier for CutMeanwhile {
+    fn copy(&self, _: &File, _: &File, _: &[FileRange]) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(&self.path)?;
+        file.set_len(0)?;
+        file.set_len(self.size)?;
+        Err((self.fail)())
+    }
+}
+
+impl CutMeanwhile {
+    /// Move a file of some MiB that is cut when it is copied for the first time, and has `percent` of its size afterwards.
+    fn meet(flavour: Flavour, path: &Path, percent: u64, fail: fn() -> io::Error) -> Refusal {
+        let engine = Move::with(flavour).relocator(path);
+        let target = Target::open(path).unwrap();
+        let run = Self {
+            path: path.to_owned(),
+            size: target.size.get() / 100 * percent,
+            fail,
+        };
+        let whole = [FileRange::new(0, target.size.get())];
+        let whole = count_ranges(&target, &whole).unwrap();
+        let mut relocation = engine.begin(&target, &whole, &run).unwrap();
+        let limit = StepLimit {
+            bytes: Bytes::mib(1),
+        };
+        let mut steps = std::iter::repeat_with(|| relocation.step(limit)).take(100);
+        steps.find_map(Result::err).unwrap()
+    }
+}
+
+/// The kernel refuses a range past the end as invalid, and a read ends there. By the time of a look at its size a file may
+/// have all of it again.
+#[test]
+fn loop_a_file_that_is_cut_and_grown_around_a_call_has_changed() {
+    let as_calls_fail: [fn() -> io::Error; 2] = [
+        || Errno::INVAL.into(),
+        || io::ErrorKind::UnexpectedEof.into(),
+    ];
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        for fail in as_calls_fail {
+            let path = fragmented(fs, Bytes(4_000_000));
+            let refusal = CutMeanwhile::meet(flavour, &path, 100, fail);
+            assert_refused(Err(refusal), SkipReason::Changed);
+            fs.fsck().unwrap();
+        }
+    });
+}
+
+/// Whatever becomes of the file: its data may be lost.
+#[test]
+fn loop_a_device_that_fails_is_told_of_a_file_that_changes_too() {
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        for percent in [50, 100] {
+            let path = fragmented(fs, Bytes(4_000_000));
+            match CutMeanwhile::meet(flavour, &path, percent, || Errno::IO.into()) {
+                Refusal::Failed(error) => {
+                    let errno = Errno::from_io_error(&error.source);
+                    assert_eq!(errno, Some(Errno::IO), "{error}");
+                }
+                Refusal::Skip(reason) => panic!("{}: {reason}", flavour.name),
+            }
+        }
+    });
+}
+
 #[test]
 fn loop_a_full_file_system_is_named() {
     each(&ALL, Bytes::mib(512), |flavour, fs| {
@@ -231,7 +308,7 @@ fn page_cache_stays() {
 }
 
 /// The pages of the file that are in the page cache, once none is being read in any more.
-fn cached(path: &std::path::Path, len: Bytes) -> usize {
+fn cached(path: &Path, len: Bytes) -> usize {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
