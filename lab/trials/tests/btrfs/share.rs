@@ -429,6 +429,34 @@ fn interrupted(bench: &Bench, path: &Path, meanwhile: impl FnOnce()) -> Result<D
     }
 }
 
+/// A file that is cut when it is read, and has all of its size again at once.
+struct Short;
+
+impl RangeCopier for Short {
+    fn copy(&self, _: &File, _: &File, _: &[FileRange]) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+#[test]
+fn loop_a_target_that_ends_where_it_is_read_has_changed() {
+    let Some(bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(2), 1, 0);
+    let target = Target::open(&family.path).unwrap();
+    let engine = bench.engine().unwrap();
+    let whole = [FileRange::new(0, target.size.get())];
+    let whole = count_ranges(&target, &whole).unwrap();
+    let mut relocation = engine.begin(&target, &whole, &Short).unwrap();
+    let limit = StepLimit {
+        bytes: Bytes::mib(1),
+    };
+    let mut steps = std::iter::repeat_with(|| relocation.step(limit)).take(100);
+    match steps.find_map(Result::err) {
+        Some(Refusal::Skip(SkipReason::Changed)) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A run that is to end after so many questions.
 struct Ending(AtomicU32);
 
