@@ -429,6 +429,57 @@ fn interrupted(bench: &Bench, path: &Path, meanwhile: impl FnOnce()) -> Result<D
     }
 }
 
+/// Its holders are looked for in its tree, which ends for those who look before it does for those who have it open.
+#[test]
+fn loop_a_file_whose_subvolume_is_deleted_meanwhile_is_gone() {
+    // In the midst of a move, and before it is begun.
+    for is_begun in [true, false] {
+        let Some(mut bench) = bench("") else { return };
+        let family = Family::new(&bench, Bytes::mib(64), 1, 0);
+        let snapshot = State::of(&family.holders[0]);
+        let sub = family.path.parent().unwrap().to_str().unwrap();
+        let delete = || btrfs(&["subvolume", "delete", sub]);
+        let refused = match is_begun {
+            true => interrupted(&bench, &family.path, delete).map(drop),
+            false => {
+                let target = Target::open(&family.path).unwrap();
+                delete();
+                bench.engine().unwrap().admit(&target)
+            }
+        };
+        match refused {
+            Err(Refusal::Skip(SkipReason::Gone)) => {}
+            // What had moved.
+            Ok(()) if is_begun => {}
+            other => panic!("{is_begun}: {other:?}"),
+        }
+        snapshot.check();
+        bench.fs.fsck().unwrap();
+    }
+}
+
+/// Nobody can make a file in it any more, and those that are open for writing stay so.
+#[test]
+fn loop_a_subvolume_that_is_made_read_only_meanwhile_is_named() {
+    let Some(mut bench) = bench("") else { return };
+    let family = Family::new(&bench, Bytes::mib(2), 1, 0);
+    let sub = family.path.parent().unwrap().to_str().unwrap().to_owned();
+    let target = Target::open(&family.path).unwrap();
+    let engine = bench.engine().unwrap();
+    engine.admit(&target).unwrap();
+    let whole = [FileRange::new(0, target.size.get())];
+    let whole = count_ranges(&target, &whole).unwrap();
+    btrfs(&["property", "set", &sub, "ro", "true"]);
+    let states = family.states();
+    match engine.begin(&target, &whole, &PlainCopier).map(drop) {
+        Err(Refusal::Skip(SkipReason::ReadOnlyMount)) => {}
+        other => panic!("{other:?}"),
+    }
+    states.iter().for_each(|state| drop(state.check()));
+    drop((target, engine));
+    bench.fs.fsck().unwrap();
+}
+
 /// A file that is cut when it is read, and has all of its size again at once.
 struct Short;
 

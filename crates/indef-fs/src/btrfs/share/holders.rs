@@ -413,6 +413,8 @@ fn is<T>(result: &io::Result<T>, errno: Errno) -> bool {
 fn refuse(target: &Target, error: io::Error) -> Refusal {
     match Errno::from_io_error(&error) {
         Some(Errno::PERM) => SkipReason::NotPermitted.into(),
+        // The target's own subvolume is deleted: nobody is told of its tree any more, also not who has a file of it open.
+        Some(Errno::NOENT) => SkipReason::Gone.into(),
         _ => target.error("look for the holders", None, error).into(),
     }
 }

@@ -125,11 +125,13 @@ impl Relocator for BtrfsShareRange {
         match Finder::default().is_ordinary(target, subvolume) {
             Ok(true) => Ok(()),
             Ok(false) => Err(SkipReason::Unsupported.into()),
-            // Root of a container.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => {
-                Err(SkipReason::NoEngine.into())
-            }
-            Err(error) => Err(target.error("look for the inode", None, error).into()),
+            Err(error) => Err(match Errno::from_io_error(&error) {
+                // Root of a container.
+                Some(Errno::PERM) => SkipReason::NoEngine.into(),
+                // Its subvolume is deleted.
+                Some(Errno::NOENT) => SkipReason::Gone.into(),
+                _ => target.error("look for the inode", None, error).into(),
+            }),
         }
     }
 

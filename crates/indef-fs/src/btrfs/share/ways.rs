@@ -67,6 +67,8 @@ fn copy_beside(target: &Target) -> Result<File, Refusal> {
         // The directory is gone, or may not be changed.
         Errno::NOENT => SkipReason::Gone.into(),
         Errno::PERM | Errno::ACCESS => SkipReason::NotPermitted.into(),
+        // Its subvolume, by now.
+        Errno::ROFS => SkipReason::ReadOnlyMount.into(),
         errno => Refusal::from(target.error("make a temporary file", None, errno)),
     };
     let copy = target.unnamed_beside(OFlags::empty()).map_err(fail)?;
