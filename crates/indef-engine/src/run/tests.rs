@@ -11,7 +11,7 @@ use std::{
 
 use units::FileRange;
 
-use super::{job::FileJob, *};
+use super::{job::FileJob, limits::Stop, *};
 use simulated::{BLOCK, Simulated};
 
 const MIB: u64 = 1 << 20;
@@ -733,6 +733,32 @@ fn free_space_is_kept_however_many_donors_there_are() {
     let state = sim.state.lock().unwrap();
     assert!(state.most_taken <= 80 * MIB, "{}", state.most_taken);
     assert!(state.most_taken >= 40 * MIB, "{}", state.most_taken);
+}
+
+/// What others have written is written back with it, and may not find a place.
+#[test]
+fn where_a_commit_for_room_fails_there_is_none() {
+    let sim = Simulated::new();
+    let job = FileJob::new(sim.file("file", 2, BLOCK));
+    let target = sim.open(&job).unwrap();
+    let options = RunOptions {
+        reclaim_ratio: Some(0.25),
+        ..options()
+    };
+    let volumes = Volumes::default();
+    let volume = volumes
+        .of(&sim, &target, &options, &())
+        .unwrap_or_else(|_| panic!());
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.free = 100 * MIB;
+        state.commits_fail = true;
+    }
+    let (cancel, needed) = (Cancel::new(), Bytes::mib(101));
+    let taken = volume
+        .room
+        .take(&sim, &target, needed, &Stop::new(&cancel, None));
+    assert_eq!(taken.err(), skip(SkipReason::NoSpace));
 }
 
 /// Subvolumes have device numbers of their own.

@@ -264,9 +264,10 @@ impl FreeShare {
                 if !std::mem::take(&mut may_commit) {
                     return Err(Reason::Skip(SkipReason::NoSpace));
                 }
-                backend
-                    .commit(target)
-                    .map_err(|error| target.error("write the file system back", None, error))?;
+                // Also told of where data of others could not be written: all that matters is whether there is room now.
+                if let Err(error) = backend.commit(target) {
+                    tracing::debug!(%error, "not all of the file system is written back");
+                }
                 continue;
             }
             if stop.cause().is_some() {

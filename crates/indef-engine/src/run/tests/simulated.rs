@@ -41,6 +41,7 @@ pub(super) struct SimulatedDisk {
     /// Maps that were asked for, and whether the file was to be written back before.
     pub(super) maps: Vec<bool>,
     pub(super) free: u64,
+    pub(super) commits_fail: bool,
     taken: u64,
     pub(super) most_taken: u64,
     /// Relocations under way on the other file system, and the most that were.
@@ -242,7 +243,10 @@ impl Backend for Simulated {
     }
 
     fn commit(&self, _: &Target) -> std::io::Result<()> {
-        Ok(())
+        match self.state.lock().unwrap().commits_fail {
+            true => Err(std::io::Error::from_raw_os_error(28)),
+            false => Ok(()),
+        }
     }
 
     fn copier(&self, _: u32) -> Box<dyn RangeCopier> {
