@@ -3,7 +3,10 @@
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -220,6 +223,19 @@ impl Target {
     pub fn open_directory(&self) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.directory, ".", flags, Mode::empty()).map(File::from)
+    }
+
+    /// Whether nobody has changed the file since it was opened, as far as its size and its change time tell. Whoever has
+    /// written it may have set its modification time back, but not this one; moves leave it as it is.
+    #[must_use]
+    pub fn is_as_opened(&self) -> bool {
+        self.file.metadata().is_ok_and(|now| {
+            let changed = FileTime {
+                seconds: now.ctime(),
+                nanos: now.ctime_nsec() as u32,
+            };
+            (now.len(), changed) == (self.size.get(), self.ctime)
+        })
     }
 
     /// The error of an operation that failed on this file.

@@ -482,7 +482,8 @@ impl Run<'_> {
         // What failed explains them, and matters more.
         let failed = matches!(reason, Some(Reason::Failed(_)));
         let has_more = extents_after > file.extents_before && !reclaims;
-        if !failed && has_more && is_as_opened(&file.target) {
+        // If somebody has changed the file, its fragments are not ours to answer for.
+        if !failed && has_more && file.target.is_as_opened() {
             reason = Some(match self.was_collected(file) {
                 true => Reason::Skip(SkipReason::Collected),
                 false => Reason::from(FileError::MoreFragments {
@@ -538,17 +539,6 @@ impl Run<'_> {
         }
         Ok(first)
     }
-}
-
-/// Whether nobody has changed the file since it was opened: if somebody has, its fragments are not
-/// ours to answer for.
-fn is_as_opened(target: &Target) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    target.file.metadata().is_ok_and(|now| {
-        now.len() == target.size.get()
-            && now.mtime() == target.mtime.seconds
-            && now.mtime_nsec() == i64::from(target.mtime.nanos)
-    })
 }
 
 fn finished(job: FileJob, reason: Reason) -> Opened {

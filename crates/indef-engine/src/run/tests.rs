@@ -190,6 +190,17 @@ fn a_file_that_ends_with_more_fragments_is_a_failure() {
     );
 }
 
+/// Programs that copy in place write, and then set the time of what they copied: that of before, perhaps.
+#[test]
+fn a_file_that_was_written_and_has_its_time_of_before_is_none() {
+    let sim = Simulated::new();
+    let plan = sim.file("becomes-worse-as-written-with-old-times", 4, 256 * BLOCK);
+    let result = sim.run(vec![plan], &options());
+    let file = &result.files[0];
+    assert_eq!((file.status, &file.reason), (Status::Moved, &None));
+    assert_eq!(file.extents_after, 1000);
+}
+
 #[test]
 fn a_file_that_the_file_system_collects_garbage_of_is_none() {
     let sim = Simulated::new();

@@ -6,6 +6,7 @@ use std::{
     collections::HashMap,
     ffi::OsStr,
     fs::File,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -392,6 +393,12 @@ impl Relocation for Move<'_> {
         self.moved += bytes;
         if name.starts_with("is-deleted") {
             let _ = std::fs::remove_file(&self.target.path);
+        }
+        if name.ends_with("written-with-old-times") {
+            let file = File::options().write(true).open(&self.target.path).unwrap();
+            let before = file.metadata().unwrap().modified().unwrap();
+            file.write_all_at(b"written", 0).unwrap();
+            file.set_modified(before).unwrap();
         }
         let mut state = self.state.lock().unwrap();
         if name.starts_with("is-crowded") {
