@@ -464,6 +464,8 @@ impl<'a> DonorPiece<'a> {
                 self.busy += 1;
                 Ok(passed)
             }
+            // Again and again; if nobody is at it, the call is wrong.
+            Errno::INVAL if !self.target.is_as_opened() => Err(SkipReason::Changed.into()),
             // A page is being used in a way that the kernel's own retries did not outlast.
             Errno::BUSY if self.busy < MAX_BUSY => {
                 self.busy += 1;

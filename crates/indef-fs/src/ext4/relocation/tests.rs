@@ -519,3 +519,27 @@ fn loop_a_file_that_is_cut_and_grown_around_a_call_does_not_fail() {
     assert!(moved.relocated < LEN && CALLS.load(Ordering::Relaxed) > 1);
     assert_eq!((now.len(), &now[..kept]), (before.len(), &before[..kept]));
 }
+
+/// However often.
+#[test]
+fn loop_a_file_that_is_cut_and_grown_around_each_call_has_changed() {
+    let Some(scratch) = require(ScratchFs::builder("ext4", Bytes::mib(64)).build()) else {
+        return;
+    };
+    let (path, _) = in_pieces(&scratch);
+    let fs = detect(File::open(&path).unwrap(), &path).unwrap();
+    let shared = Shared::new(&fs, &EngineOptions::default());
+    let target = Target::open(&path).unwrap();
+    let whole = FileRange::new(0, LEN.get());
+    let ranges = count_ranges(&target, &[whole]).unwrap();
+    let mut relocation = Ext4Relocation::begin(&shared, &target, &ranges).unwrap();
+    relocation.piece.as_mut().unwrap().call = |file, donor, at, place, blocks| {
+        file.set_len(0).unwrap();
+        let refused = move_extents(file, donor, at, place, blocks);
+        file.set_len(LEN.get()).unwrap();
+        refused
+    };
+    let refused = relocation.step(StepLimit { bytes: LEN });
+    let has_changed = matches!(refused, Err(Refusal::Skip(SkipReason::Changed)));
+    assert!(has_changed, "{refused:?}");
+}
