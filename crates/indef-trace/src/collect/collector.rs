@@ -196,7 +196,7 @@ impl Collector {
         wait_for_programs();
         for run in self.programs.take_cut() {
             let (range, counters) = of_run(&run);
-            self.hand.add_variance(counters.count, 1.0);
+            self.hand.cut(counters.count);
             self.sampler.chose_also();
             self.intake.count(&range, &counters);
         }

@@ -46,6 +46,8 @@ pub(super) struct Hand {
     /// Variance of single choices, and what comes to it; with the factors of counts.
     variance: f64,
     common: f64,
+    /// The variance of single choices of accesses that came to the counts beside those of the programs, before factors.
+    cut: f64,
     /// Accesses as they were counted, and with their factors.
     counted: f64,
     grown: f64,
@@ -66,6 +68,7 @@ impl Hand {
             sums: Sums::default(),
             variance: 0.0,
             common: 0.0,
+            cut: 0.0,
             counted: 0.0,
             grown: 0.0,
             slowed: (0.0, 0.0),
@@ -172,7 +175,8 @@ impl Hand {
             true => squares / by_calls,
             false => 1.0,
         };
-        self.variance += (now.variance - self.sums.variance) as f64 * square;
+        let cut = std::mem::take(&mut self.cut);
+        self.variance += ((now.variance - self.sums.variance) as f64 + cut) * square;
         self.common += now.common.saturating_sub(self.sums.common) as f64 * square;
         self.sums = now;
         self.counted += all;
@@ -188,14 +192,13 @@ impl Hand {
         counters: &Counters,
     ) -> (RangeKey, Counters) {
         let (range, weighed, factor) = self.accounts.weighed(range, counters);
-        self.add_variance(counters.count, factor.unwrap_or(1.0));
+        self.variance += alone(counters.count) * factor.unwrap_or(1.0).powi(2);
         (range, weighed)
     }
 
-    /// An access of this weight was counted that the programs did not count.
-    pub(super) fn add_variance(&mut self, weight: u32, factor: f64) {
-        let weight = f64::from(weight);
-        self.variance += weight * (weight - 1.0).max(0.0) * factor.powi(2);
+    /// An access of this weight comes to the counts that the programs did not count.
+    pub(super) fn cut(&mut self, weight: u32) {
+        self.cut += alone(weight);
     }
 
     /// Take what is ready, in the order in which a store keeps it: ranges that are added together lie together.
@@ -225,6 +228,12 @@ impl Hand {
         let common = (self.common as u64).saturating_add(windows);
         (self.variance as u64, common)
     }
+}
+
+/// The variance of an access of this weight that is chosen by itself.
+fn alone(weight: u32) -> f64 {
+    let weight = f64::from(weight);
+    weight * (weight - 1.0).max(0.0)
 }
 
 #[cfg(test)]

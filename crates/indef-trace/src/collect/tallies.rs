@@ -5,8 +5,8 @@ use indef_core::access::Observed;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::contract::{
-    BLOCK_BITS, Counters, EVENT_RANGE, Fault, KIND_READ, KIND_READ_RUN, KIND_WRITE, RangeEvent,
-    RangeKey, Run,
+    BLOCK_BITS, Counters, EVENT_RANGE, Fault, KIND_BITS, KIND_READ, KIND_READ_RUN, KIND_WRITE,
+    RangeEvent, RangeKey, Run,
 };
 use crate::tally::{FileKey, Tally};
 
@@ -15,15 +15,15 @@ const BLOCK: Bytes = Bytes(1 << BLOCK_BITS);
 
 /// The range and counts of a run that went on when the programs were detached, as `end_run` of syscall.bpf.c counts it.
 pub(super) fn of_run(run: &Run) -> (RangeKey, Counters) {
+    let kind = match run.reads > 1 {
+        true => KIND_READ_RUN,
+        false => KIND_READ,
+    };
     let key = RangeKey {
         start: run.start,
         len: run.end - run.start,
         file: run.file,
-        kind: if run.reads > 1 {
-            KIND_READ_RUN
-        } else {
-            KIND_READ
-        },
+        kind: kind | run.process << KIND_BITS,
     };
     let counters = Counters {
         count: run.weight,
@@ -155,6 +155,23 @@ mod tests {
             depth: 9,
             reads: 3 * reads,
         }
+    }
+
+    /// Its calls are on the other side of its process's factor.
+    #[test]
+    fn a_run_that_is_cut_counts_with_its_process() {
+        let run = Run {
+            start: 4096,
+            end: 12288,
+            reads: 2,
+            weight: 64,
+            process: 7,
+            ..Run::default()
+        };
+        let (range, counters) = of_run(&run);
+        assert_eq!((range.start, range.len), (4096, 8192));
+        assert_eq!(range.kind, KIND_READ_RUN | 7 << KIND_BITS);
+        assert_eq!((counters.count, counters.reads), (64, 128));
     }
 
     fn expanded(range: &RangeKey, reads: u32, readahead: Bytes) -> Vec<Tally> {
