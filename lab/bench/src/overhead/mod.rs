@@ -17,13 +17,13 @@
 //! its cost are those of the whole trace.
 //! Last, the memory of the collector: resident memory, and the content of its BPF maps.
 
+mod cases;
 mod trace;
 mod within;
 
 use std::{
     ffi::OsString,
     fs,
-    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -35,8 +35,9 @@ use scratch_fs::ScratchFs;
 use serde::Serialize;
 use units::Bytes;
 
+use cases::{BOUND, CASES, LONG, OverheadCase, TestBed};
 use trace::Trace;
-use within::{Told, Within};
+use within::Within;
 
 use super::{
     common::Common,
@@ -45,157 +46,8 @@ use super::{
     report::{Report, Verdict},
 };
 
-/// The bound that is given to the trace, in percent of one processor's time; also the goal for fio's
-/// processor time of a read.
-const BOUND: f64 = 1.0;
 /// Maximum memory of the collector.
 const MEMORY: Bytes = Bytes::mib(64);
-
-const DIRECT_1: &[&str] = &["--rw=randread", "--bs=4k", "--direct=1", "--ioengine=psync"];
-const DIRECT_32: &[&str] = &[
-    "--rw=randread",
-    "--bs=4k",
-    "--direct=1",
-    "--ioengine=libaio",
-    "--iodepth=32",
-];
-const BUFFERED: &[&str] = &["--rw=randread", "--bs=128k", "--ioengine=psync"];
-const CACHED: &[&str] = &[
-    "--rw=randread",
-    "--bs=4k",
-    "--ioengine=psync",
-    "--invalidate=0",
-    "--pre_read=1",
-    "--norandommap=1",
-];
-
-/// Whose accesses the trace counts.
-#[derive(Clone, Copy, PartialEq)]
-enum Counted {
-    /// Those to fio's file.
-    File,
-    /// Those on another device.
-    OtherDevice,
-    /// Those of another process.
-    OtherProcess,
-}
-
-struct OverheadCase {
-    name: &'static str,
-    layer: &'static str,
-    counts: Counted,
-    fio: &'static [&'static str],
-    /// Seconds before those that are measured, and these.
-    settle: u64,
-    measured: u64,
-}
-
-/// The first seconds of a trace, with what a load costs that comes suddenly.
-const SHORT: (u64, u64) = (1, 10);
-/// A trace that has settled; the measured time holds several windows.
-const LONG: (u64, u64) = (15, 20);
-
-const CASES: [OverheadCase; 11] = [
-    case(
-        "direct, one at a time",
-        "fs",
-        Counted::File,
-        DIRECT_1,
-        SHORT,
-    ),
-    case(
-        "direct, 32 at a time",
-        "fs",
-        Counted::File,
-        DIRECT_32,
-        SHORT,
-    ),
-    case("buffered, 128 KiB", "fs", Counted::File, BUFFERED, SHORT),
-    case(
-        "direct, one at a time",
-        "syscall",
-        Counted::File,
-        DIRECT_1,
-        SHORT,
-    ),
-    case(
-        "from the page cache",
-        "syscall",
-        Counted::File,
-        CACHED,
-        SHORT,
-    ),
-    case(
-        "direct, 32 at a time, settled",
-        "fs",
-        Counted::File,
-        DIRECT_32,
-        LONG,
-    ),
-    case(
-        "from the page cache, settled",
-        "syscall",
-        Counted::File,
-        CACHED,
-        LONG,
-    ),
-    case(
-        "direct, 32 at a time, other device traced",
-        "fs",
-        Counted::OtherDevice,
-        DIRECT_32,
-        SHORT,
-    ),
-    case(
-        "direct, 32 at a time, other device traced, settled",
-        "fs",
-        Counted::OtherDevice,
-        DIRECT_32,
-        LONG,
-    ),
-    case(
-        "from the page cache, other process traced",
-        "syscall",
-        Counted::OtherProcess,
-        CACHED,
-        SHORT,
-    ),
-    case(
-        "from the page cache, other process traced, settled",
-        "syscall",
-        Counted::OtherProcess,
-        CACHED,
-        LONG,
-    ),
-];
-
-impl OverheadCase {
-    /// How its reads are told.
-    fn told(&self) -> Told {
-        match self.fio == DIRECT_32 {
-            // libaio's are no calls of their own.
-            true => Told::ByBytes(4096),
-            false => Told::ByCalls,
-        }
-    }
-}
-
-const fn case(
-    name: &'static str,
-    layer: &'static str,
-    counts: Counted,
-    fio: &'static [&'static str],
-    (settle, measured): (u64, u64),
-) -> OverheadCase {
-    OverheadCase {
-        name,
-        layer,
-        counts,
-        fio,
-        settle,
-        measured,
-    }
-}
 
 /// One round of a case.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -370,14 +222,6 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
         " MiB",
     ));
     Ok(())
-}
-
-/// Where it is measured, and with which program.
-struct TestBed {
-    indef: PathBuf,
-    file: PathBuf,
-    profile: PathBuf,
-    other: ScratchFs,
 }
 
 impl TestBed {

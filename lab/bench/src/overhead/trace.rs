@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use units::Bytes;
 
-use super::{BOUND, Counted, OverheadCase, TestBed};
+use super::cases::{BOUND, Counted, OverheadCase, TestBed};
 
 /// A trace under way.
 pub(super) struct Trace {

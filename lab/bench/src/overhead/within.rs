@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::trace::{field, processor_time};
+use super::{
+    cases::Told,
+    trace::{field, processor_time},
+};
 
 /// From one look to the next.
 const EVERY: Duration = Duration::from_millis(4);
@@ -34,15 +37,6 @@ struct Look {
     reads: u64,
     /// Descriptors of the trace.
     open: usize,
-}
-
-/// How reads are told from /proc/PID/io.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Told {
-    /// Each is a system call.
-    ByCalls,
-    /// Each brings so many bytes from the device.
-    ByBytes(u64),
 }
 
 /// Looks at an application and its trace until it is asked.
