@@ -3,17 +3,14 @@
 use std::{
     fs::File,
     io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::MetadataExt,
-    },
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use indef_core::{SkipReason, plan::BirthTime};
 use rustix::{
-    fs::{Mode, OFlags, Statx, StatxFlags, fstatfs, openat},
+    fs::{Mode, OFlags, Statx, StatxFlags, StatxTimestamp, fstatfs, openat},
     io::Errno,
 };
 use units::Bytes;
@@ -173,10 +170,6 @@ impl Target {
         }
         let space =
             fstatfs(&file).map_err(|errno| refuse(&path, "look at the file system", errno))?;
-        let time = |t: rustix::fs::StatxTimestamp| FileTime {
-            seconds: t.tv_sec,
-            nanos: t.tv_nsec,
-        };
         Ok(Self {
             file,
             path,
@@ -226,16 +219,12 @@ impl Target {
     }
 
     /// Whether nobody has changed the file since it was opened, as far as its size and its change time tell. Whoever has
-    /// written it may have set its modification time back, but not this one; moves leave it as it is.
+    /// written it may have set its modification time back, but not this one; moves leave it as it is. A new name, owner or
+    /// attribute changes it, too.
     #[must_use]
     pub fn is_as_opened(&self) -> bool {
-        self.file.metadata().is_ok_and(|now| {
-            let changed = FileTime {
-                seconds: now.ctime(),
-                nanos: now.ctime_nsec() as u32,
-            };
-            (now.len(), changed) == (self.size.get(), self.ctime)
-        })
+        let now = look_at(&self.file, StatxFlags::SIZE | StatxFlags::CTIME);
+        now.is_ok_and(|now| (now.stx_size, time(now.stx_ctime)) == (self.size.get(), self.ctime))
     }
 
     /// The error of an operation that failed on this file.
@@ -265,6 +254,13 @@ impl Target {
             Some(Errno::NOSPC) => self.error(operation, offset, Finding::DeviceFull),
             _ => self.error(operation, offset, source),
         }
+    }
+}
+
+fn time(time: StatxTimestamp) -> FileTime {
+    FileTime {
+        seconds: time.tv_sec,
+        nanos: time.tv_nsec,
     }
 }
 

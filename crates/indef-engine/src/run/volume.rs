@@ -264,9 +264,9 @@ impl FreeShare {
                 if !std::mem::take(&mut may_commit) {
                     return Err(Reason::Skip(SkipReason::NoSpace));
                 }
-                // Also told of where data of others could not be written: all that matters is whether there is room now.
+                // Also told of where data of others finds no place: all that matters here is whether there is room now.
                 if let Err(error) = backend.commit(target) {
-                    tracing::debug!(%error, "not all of the file system is written back");
+                    tracing::warn!(%error, "not all of the file system is written back");
                 }
                 continue;
             }

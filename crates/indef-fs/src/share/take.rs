@@ -139,7 +139,9 @@ pub(crate) fn refuse(target: &Target, operation: &'static str, error: io::Error)
         Some(Errno::DQUOT) => SkipReason::QuotaExceeded.into(),
         Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
         // It was cut where it is read, and grown again before a look at its size.
-        None if error.kind() == io::ErrorKind::UnexpectedEof => SkipReason::Changed.into(),
+        None if error.kind() == io::ErrorKind::UnexpectedEof && !target.is_as_opened() => {
+            SkipReason::Changed.into()
+        }
         _ => target.error(operation, None, error).into(),
     }
 }

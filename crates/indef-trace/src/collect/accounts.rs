@@ -306,11 +306,9 @@ impl Accounts {
         let processes = self.processes.values();
         let beyond = self.beyond + processes.map(Account::beyond).sum::<f64>();
         let untold = (unseen - beyond).clamp(0.0, unseen);
-        let accesses = match self.accesses > 0.0 {
-            true => untold * (self.accesses / self.counted.max(1.0)).min(1.0),
-            false => untold,
-        };
-        (untold, accesses)
+        // One access at least: that none was counted does not mean that there was none.
+        let part = self.accesses.max(1.0) / self.counted.max(1.0);
+        (untold, untold * part.min(1.0))
     }
 
     /// Calls that are known to have been made and were not told.
@@ -420,6 +418,21 @@ mod tests {
             assert_eq!(accounts.short(), 24.0625);
         }
         assert!(accounts.processes.is_empty());
+    }
+
+    /// A trace of one file that nobody reads, on a busy machine: the calls are those of other files.
+    #[test]
+    fn where_hardly_any_call_is_an_access_untold_ones_are_none_either() {
+        let mut accounts = Accounts::default();
+        weigh(
+            &mut accounts,
+            &[task(7, 1000, 0, 1000), task(8, 100, 0, 0)],
+            &[],
+        );
+        let (untold, none) = accounts.untold();
+        assert!(untold > 99.0 && none < 0.2, "{untold} {none}");
+        accounts.counted(1.0);
+        assert_eq!(accounts.untold(), (untold, none));
     }
 
     /// A task of which no call was chosen is told with others, as far as these count for more than their calls.

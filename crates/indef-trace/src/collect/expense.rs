@@ -7,7 +7,7 @@ use super::{
     meter::{Measured, OwnTime, Watched, thread_time},
     options::TraceOptions,
     sampling::{Choice, Cost},
-    slower_calls::SlowerCalls,
+    slower_calls::{ASSUMED_WAY, SlowerCalls},
     split::Split,
     windows::SLOT,
 };
@@ -18,7 +18,7 @@ struct Shares {
     /// Programs that pause, while they are attached, and the kernel's way to them.
     attached: f64,
     way: f64,
-    /// Programs that do not pause.
+    /// Programs that do not pause, and the kernel's way to them: these are at no system call.
     staying: f64,
 }
 
@@ -133,10 +133,11 @@ impl Expense {
         (seen, made): (u64, u64),
     ) -> Cost {
         let way = measured.runs * self.slower_calls.way();
+        let staying = measured.staying + measured.staying_runs * ASSUMED_WAY;
         self.shares = Some(Shares {
             attached: measured.attached,
             way,
-            staying: measured.staying,
+            staying,
         });
         let pauses = f64::from(choice.pauses);
         let a_window = (self.attaching + self.detaching).as_secs_f64() / SLOT.as_secs_f64();
@@ -146,7 +147,7 @@ impl Expense {
             false => 0.0,
         };
         // Also in the slot after a window, when they cost less.
-        let of_all = |share: f64| share * (2.0 / pauses).min(1.0) + measured.staying;
+        let of_all = |share: f64| share * (2.0 / pauses).min(1.0) + staying;
         Cost {
             programs: of_all(measured.attached + way),
             unchosen: of_all(unchosen + way),
@@ -184,7 +185,7 @@ impl Expense {
             1 => self.while_chosen,
             _ => {
                 let programs = self.shares.map_or(0.0, |it| it.attached + it.staying);
-                // With the kernel's way to them.
+                // All that a call takes longer, the programs' part of it as well: rather too much than too little.
                 programs + calls * self.slower_calls.seconds()
             }
         }
@@ -201,7 +202,8 @@ mod tests {
         let measured = Measured {
             attached: 0.03,
             runs: 1e6,
-            staying: 0.001,
+            staying: 0.0005,
+            staying_runs: 0.0005 / ASSUMED_WAY,
             own: 0.0,
             upkeep: 0.0,
             seen: 1000.0,

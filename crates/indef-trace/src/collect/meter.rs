@@ -50,6 +50,7 @@ pub(super) struct Runs {
     pub(super) count: u64,
     /// Of the others.
     staying: Duration,
+    staying_count: u64,
 }
 
 impl Runs {
@@ -59,7 +60,10 @@ impl Runs {
         for Watched { fd, stays } in programs {
             let bpf::Runs { time, count } = bpf::runs(*fd).unwrap_or_default();
             match stays {
-                true => sum.staying += time,
+                true => {
+                    sum.staying += time;
+                    sum.staying_count += count;
+                }
                 false => {
                     sum.time += time;
                     sum.count += count;
@@ -75,6 +79,7 @@ impl Runs {
             time: self.time.saturating_sub(before.time),
             count: self.count.saturating_sub(before.count),
             staying: self.staying.saturating_sub(before.staying),
+            staying_count: self.staying_count.saturating_sub(before.staying_count),
         }
     }
 }
@@ -105,6 +110,7 @@ pub(super) struct Measured {
     pub(super) runs: f64,
     /// The others.
     pub(super) staying: f64,
+    pub(super) staying_runs: f64,
     /// The collector, averaged, and which part of that is for measuring and choosing.
     pub(super) own: f64,
     pub(super) upkeep: f64,
@@ -181,6 +187,7 @@ impl Meter {
             attached: attached / took,
             runs: runs.count as f64 / took,
             staying: runs.staying.as_secs_f64() / took,
+            staying_runs: runs.staying_count as f64 / took,
             own: self.own + self.upkeep,
             upkeep: self.upkeep,
             seen,

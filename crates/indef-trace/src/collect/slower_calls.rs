@@ -1,8 +1,9 @@
 //! The kernel's way to the programs, which their own statistics do not know.
 //!
 //! Where programs are at all system calls (layer `syscall`), each call takes the kernel's slow way in and out, and is looked at
-//! by the programs, whoever makes it. How much longer a call takes then is timed when a trace begins; what the programs take of it, by the kernel's statistics, is
-//! taken off. A call from a function of the kernel (fentry, `tp_btf`) cannot be timed so: its cost is assumed.
+//! by the programs, whoever makes it. How much longer a call takes then is timed when a trace begins; what the programs take of
+//! it, by the kernel's statistics, is taken off. The way from a function of the kernel (fentry, `tp_btf`) cannot be timed so: its
+//! cost is assumed.
 
 use std::{hint, time::Instant};
 
@@ -20,7 +21,7 @@ const TIMES: usize = 8;
 const AT_A_CALL: f64 = 2.0;
 /// The way to a program at a function of the kernel, beyond the reading of the clock that is in its time, in seconds: of what
 /// `cargo lab bench overhead` shows that reads take longer while programs are attached, the part that is not theirs.
-const ASSUMED_WAY: f64 = 25e-9;
+pub(super) const ASSUMED_WAY: f64 = 25e-9;
 
 /// Seconds.
 #[derive(Clone, Copy, Debug)]

@@ -93,7 +93,7 @@ impl Fnv {
 
     fn add_bytes(&mut self, kind: u8, bytes: &[u8]) {
         self.add(&[kind]);
-        self.add(&bytes.len().to_le_bytes());
+        self.add(&(bytes.len() as u64).to_le_bytes());
         self.add(bytes);
     }
 

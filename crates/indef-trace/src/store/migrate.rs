@@ -2,7 +2,7 @@
 //!
 //! A store of an earlier version is read as it is. The first process that opens it for adding changes
 //! it, in one transaction: killed, or on a full disk, it stays of the earlier version, with all that it
-//! holds. For versions 1 and 2 the disk needs room for the ranges once more meanwhile.
+//! holds. Meanwhile the disk needs room for the ranges once more for versions 1 and 2, for files and sessions for the others.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 

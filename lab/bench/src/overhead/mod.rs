@@ -1,10 +1,11 @@
 //! The cost of tracing to an application: fio traced, and traced while the kernel times the BPF programs, in turn.
 //!
-//! A round runs both one after the other, each time beginning with the other one; the median of the rounds counts. On a device that others use, IOPS change by more
-//! than tracing costs, so there are three measures:
+//! A round runs both one after the other, each time beginning with the other one; the median of the rounds counts. On a
+//! device that others use, IOPS change by more than tracing costs, so there are three measures:
 //!
-//! - fio's processor time for a read (interrupts are not in it): in all of a trace, and in the part of the same trace in which no program is
-//!   attached ([`within`]). Two runs of fio, one with a trace and one without, differ by several percent for other reasons;
+//! - fio's processor time for a read (interrupts are not in it): in all of a trace, and in the part of the same trace in which
+//!   no program is attached ([`within`]). Two runs of fio, one with a trace and one without, differ by several percent for
+//!   other reasons;
 //! - the time of the BPF programs, as a share of a processor's time, by the kernel's own statistics
 //!   (which slow the programs down: that run counts for nothing else);
 //! - the processor time of the collector, likewise.

@@ -1,8 +1,9 @@
 //! What a read costs its application in a trace, compared within the trace.
 //!
 //! A trace of many accesses attaches its programs in windows only, at random. So the same process reads with and without
-//! them, some ten times a second in turn, and how fast the machine happens to be is no part of the difference, as it is of that of two runs. The time without
-//! begins when the programs have been gone for a while: what a window leaves behind (caches, the collector's work) is on the trace's account.
+//! them, in turn, and how fast the machine happens to be is hardly a part of the difference, as it is of that of two runs. The
+//! time without begins when the programs have been gone for a while: what a window leaves behind (caches, the collector's
+//! work) is on the trace's account.
 
 use std::{
     fs,

@@ -22,6 +22,8 @@ fn device_time(counts: &AccessCounts) -> String {
 
 /// Calls of which nothing is told are worth a line beyond one in so many counted accesses.
 const FEW: u64 = 20;
+/// Fewer untold calls say nothing: programs that start and end make as many.
+const FEWEST_UNTOLD: u64 = 100;
 
 /// Write sums, and the `top` hottest files; `bound` is that of `--max-overhead`.
 ///
@@ -104,7 +106,7 @@ pub(crate) fn write_summary(
         )?;
     }
     let untold = live.untold();
-    if untold > live.sampled().counted / FEW {
+    if untold > (live.sampled().counted / FEW).max(FEWEST_UNTOLD) {
         let calls = counted(untold, "read or write", "reads and writes");
         let told = format!(
             "{calls} more were made, of any files, by processes that were never at work while accesses were counted: trace \

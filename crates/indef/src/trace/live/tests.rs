@@ -269,7 +269,7 @@ fn calls_of_which_nothing_is_told_are_in_the_summary() {
         assert!(text.contains(more), "{text}");
     }
     // As good as nothing.
-    for (counted, untold) in [(0, 0), (1_000_000, 12_345)] {
+    for (counted, untold) in [(0, 0), (0, 90), (1_000_000, 12_345)] {
         let text = summary(counted, untold);
         assert!(!text.contains("more were made"), "{text}");
     }
