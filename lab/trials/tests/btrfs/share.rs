@@ -480,11 +480,17 @@ fn loop_a_subvolume_that_is_made_read_only_meanwhile_is_named() {
     bench.fs.fsck().unwrap();
 }
 
-/// A file that is cut when it is read, and has all of its size again at once.
-struct Short;
+/// A read that ends early: of this file, which is cut, and has all of its size again at once, or of one that nobody changes.
+struct Short<'a>(Option<&'a Path>);
 
-impl RangeCopier for Short {
+impl RangeCopier for Short<'_> {
     fn copy(&self, _: &File, _: &File, _: &[FileRange]) -> std::io::Result<()> {
+        if let Some(path) = self.0 {
+            let file = File::options().write(true).open(path)?;
+            let len = file.metadata()?.len();
+            file.set_len(0)?;
+            file.set_len(len)?;
+        }
         Err(std::io::ErrorKind::UnexpectedEof.into())
     }
 }
@@ -493,16 +499,24 @@ impl RangeCopier for Short {
 fn loop_a_target_that_ends_where_it_is_read_has_changed() {
     let Some(bench) = bench("") else { return };
     let family = Family::new(&bench, Bytes::mib(2), 1, 0);
-    let target = Target::open(&family.path).unwrap();
     let engine = bench.engine().unwrap();
-    let whole = [FileRange::new(0, target.size.get())];
-    let whole = count_ranges(&target, &whole).unwrap();
-    let mut relocation = engine.begin(&target, &whole, &Short).unwrap();
-    let limit = StepLimit {
-        bytes: Bytes::mib(1),
+    let refusal = |cut| {
+        let target = Target::open(&family.path).unwrap();
+        let whole = [FileRange::new(0, target.size.get())];
+        let whole = count_ranges(&target, &whole).unwrap();
+        let copier = Short(cut);
+        let mut relocation = engine.begin(&target, &whole, &copier).unwrap();
+        let limit = StepLimit {
+            bytes: Bytes::mib(1),
+        };
+        let mut steps = std::iter::repeat_with(|| relocation.step(limit)).take(100);
+        steps.find_map(Result::err)
     };
-    let mut steps = std::iter::repeat_with(|| relocation.step(limit)).take(100);
-    match steps.find_map(Result::err) {
+    match refusal(None) {
+        Some(Refusal::Failed(_)) => {}
+        other => panic!("{other:?}"),
+    }
+    match refusal(Some(&family.path)) {
         Some(Refusal::Skip(SkipReason::Changed)) => {}
         other => panic!("{other:?}"),
     }
