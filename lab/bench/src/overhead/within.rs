@@ -24,6 +24,10 @@ use super::{
 const EVERY: Duration = Duration::from_millis(4);
 /// After so long without programs, nothing is left of a window.
 const REST: Duration = Duration::from_millis(200);
+/// Less time without programs than this counts with the windows around it.
+const BRIEF: Duration = Duration::from_millis(100);
+/// So much of the time without programs is compared with, on each side of a window.
+const AROUND: Duration = Duration::from_millis(500);
 /// The least part of the time to compare with.
 const LEAST: f64 = 0.1;
 /// A trace holds so many descriptors more at least in a window: there are as many programs.
@@ -84,32 +88,111 @@ fn look(application: u32, told: Told, trace: u32, began: Instant) -> Option<Look
     })
 }
 
+/// How fast the machine happens to be changes within a trace, too: a window is compared with the time around it alone.
 fn more_pct(looks: &[Look]) -> Option<f64> {
     let open = looks.iter().map(|look| look.open);
     let (fewest, most) = (open.clone().min()?, open.max()?);
     if most < fewest + PROGRAMS {
         return None;
     }
-    let is_attached = |look: &Look| 2 * look.open > fewest + most;
-    let (mut all, mut without) = (Look::default(), Look::default());
-    let mut attached_at = looks.first()?.at;
+    let spells = spells(looks, |look| 2 * look.open > fewest + most);
+    // A window that has no time without programs before it or after it is left out, together with the rest of that side.
+    let first = spells.iter().position(|spell| !spell.is_charged)?;
+    let last = spells
+        .iter()
+        .rposition(|spell| !spell.is_charged && !spell.is_brief())?;
+    let (mut all, mut without, mut more) = (Look::default(), Look::default(), 0.0);
+    for (at, spell) in spells.iter().enumerate().take(last + 1).skip(first) {
+        for part in &spell.parts {
+            all.add(*part);
+            if !spell.is_charged {
+                without.add(*part);
+            }
+        }
+        if spell.is_charged {
+            let before = spells[at - 1].parts.iter().rev();
+            let around = [
+                near(before).of_a_read()?,
+                near(spells[at + 1].parts.iter()).of_a_read()?,
+            ];
+            let took = sum(&spell.parts);
+            more += took.busy.as_secs_f64() - took.reads as f64 * (around[0] + around[1]) / 2.0;
+        }
+    }
+    let is_enough = without.at > all.at.mul_f64(LEAST);
+    is_enough.then(|| more / (all.busy.as_secs_f64() - more) * 100.0)
+}
+
+/// A stretch of time that is on the trace's account, or is not.
+struct Spell {
+    /// A window, or the time after one.
+    is_charged: bool,
+    /// What was done from one look to the next.
+    parts: Vec<Look>,
+}
+
+impl Spell {
+    /// Too short to compare with: a process that does not sleep is charged for its time at each tick only.
+    fn is_brief(&self) -> bool {
+        sum(&self.parts).at < BRIEF
+    }
+}
+
+/// In turn time that is on the trace's account and time that is not; of the latter none is brief, but for the last.
+fn spells(looks: &[Look], is_attached: impl Fn(&Look) -> bool) -> Vec<Spell> {
+    let mut spells: Vec<Spell> = Vec::new();
+    let mut attached_at = looks.first().map(|look| look.at).unwrap_or_default();
     for pair in looks.windows(2) {
         let [from, to] = pair else { continue };
-        let took = Look {
+        if is_attached(from) || is_attached(to) {
+            attached_at = to.at;
+        }
+        let is_charged = from.at <= attached_at + REST;
+        if spells
+            .last()
+            .is_none_or(|spell| spell.is_charged != is_charged)
+        {
+            if is_charged && spells.len() > 1 && spells.last().is_some_and(Spell::is_brief) {
+                let brief = spells.pop().expect("there is one");
+                spells
+                    .last_mut()
+                    .expect("there are two")
+                    .parts
+                    .extend(brief.parts);
+            } else {
+                let parts = Vec::new();
+                spells.push(Spell { is_charged, parts });
+            }
+        }
+        let part = Look {
             at: to.at - from.at,
             busy: to.busy.saturating_sub(from.busy),
             reads: to.reads.saturating_sub(from.reads),
             open: 0,
         };
-        all.add(took);
-        if is_attached(from) || is_attached(to) {
-            attached_at = to.at;
-        } else if from.at > attached_at + REST {
-            without.add(took);
-        }
+        spells.last_mut().expect("one was pushed").parts.push(part);
     }
-    let is_enough = without.at > all.at.mul_f64(LEAST);
-    is_enough.then(|| (all.of_a_read() / without.of_a_read() - 1.0) * 100.0)
+    spells
+}
+
+/// The first of the parts, for so long as the speed of the machine is taken to be the same.
+fn near<'a>(parts: impl Iterator<Item = &'a Look>) -> Look {
+    let mut near = Look::default();
+    for part in parts {
+        if near.at >= AROUND {
+            break;
+        }
+        near.add(*part);
+    }
+    near
+}
+
+fn sum(parts: &[Look]) -> Look {
+    let mut sum = Look::default();
+    for part in parts {
+        sum.add(*part);
+    }
+    sum
 }
 
 impl Look {
@@ -119,9 +202,9 @@ impl Look {
         self.reads += took.reads;
     }
 
-    /// Seconds of a processor.
-    fn of_a_read(&self) -> f64 {
-        self.busy.as_secs_f64() / self.reads.max(1) as f64
+    /// Seconds of a processor; `None` where nothing was read.
+    fn of_a_read(&self) -> Option<f64> {
+        (self.reads > 0).then(|| self.busy.as_secs_f64() / self.reads as f64)
     }
 }
 
@@ -129,8 +212,9 @@ impl Look {
 mod tests {
     use super::*;
 
-    /// Looks at a process that is busy all the time: a read takes 1 µs, and 1.5 µs in a window and in the 100 ms after it.
-    fn looks(is_window: impl Fn(u64) -> bool) -> Vec<Look> {
+    /// Looks at a process that is busy all the time: how much longer than 1 µs a read takes, `slower` says (a part of it, at a
+    /// time in ms), and it takes half as much again in a window and in the 100 ms after it.
+    fn looks(is_window: impl Fn(u64) -> bool, slower: impl Fn(u64) -> f64) -> Vec<Look> {
         let mut look = Look {
             open: 20,
             ..Look::default()
@@ -138,15 +222,15 @@ mod tests {
         let mut slow_until = 0;
         (0..5000)
             .map(|at| {
-                let now = look;
-                let window = is_window(at * 4);
-                if window {
-                    slow_until = at * 4 + 100;
+                let (now, ms) = (look, at * 4);
+                if is_window(ms) {
+                    slow_until = ms + 100;
                 }
+                let of_a_read = (1.0 + slower(ms)) * if ms < slow_until { 1.5 } else { 1.0 };
                 look.at += EVERY;
                 look.busy += EVERY;
-                look.reads += if at * 4 < slow_until { 2667 } else { 4000 };
-                look.open = 20 + 7 * usize::from(is_window((at + 1) * 4));
+                look.reads += (4000.0 / of_a_read) as u64;
+                look.open = 20 + 7 * usize::from(is_window(ms + 4));
                 now
             })
             .collect()
@@ -155,18 +239,44 @@ mod tests {
     #[test]
     fn what_windows_cost_is_told_with_what_they_leave_behind() {
         // 100 ms in two seconds, and as much again.
-        let more = more_pct(&looks(|at| at % 2000 < 100)).unwrap();
+        let more = more_pct(&looks(|at| (800..900).contains(&(at % 2000)), |_| 0.0)).unwrap();
         // A tenth of the time brings two thirds of the reads.
         let expected = (1.0 / (0.9 + 0.1 / 1.5) - 1.0) * 100.0;
         assert!((more - expected).abs() < 0.2, "{more} {expected}");
     }
 
     #[test]
+    fn a_machine_that_becomes_slower_is_not_on_the_account_of_the_windows() {
+        // Windows in the second half alone, in which all reads take up to a third longer.
+        let later = |at: u64| at > 10_000 && at % 2000 < 100;
+        let more = more_pct(&looks(later, |at| at as f64 / 60_000.0)).unwrap();
+        // Five windows of 200 ms bring two thirds of the reads: of the time that all would take, a third of a second is missing.
+        let expected = 1.0 / 3.0 / (20.0 - 1.0 / 3.0) * 100.0;
+        assert!((more - expected).abs() < 0.2, "{more} {expected}");
+    }
+
+    #[test]
+    fn time_that_is_too_short_to_compare_with_counts_with_the_windows() {
+        // A second window, so soon after the first that 44 ms without programs are between them.
+        let two =
+            |at: u64| (800..900).contains(&(at % 2000)) || (1152..1252).contains(&(at % 2000));
+        let spells = spells(&looks(two, |_| 0.0), |look| look.open > 20);
+        assert!(
+            spells
+                .iter()
+                .all(|spell| spell.is_charged || !spell.is_brief())
+        );
+        let more = more_pct(&looks(two, |_| 0.0)).unwrap();
+        let expected = (1.0 / (0.8 + 0.2 / 1.5) - 1.0) * 100.0;
+        assert!((more - expected).abs() < 0.2, "{more} {expected}");
+    }
+
+    #[test]
     fn nothing_is_told_without_anything_to_compare_with() {
-        assert_eq!(more_pct(&looks(|_| true)), None);
-        assert_eq!(more_pct(&looks(|_| false)), None);
+        assert_eq!(more_pct(&looks(|_| true, |_| 0.0)), None);
+        assert_eq!(more_pct(&looks(|_| false, |_| 0.0)), None);
         // Windows that follow each other too soon.
-        assert_eq!(more_pct(&looks(|at| at % 200 < 100)), None);
+        assert_eq!(more_pct(&looks(|at| at % 200 < 100, |_| 0.0)), None);
         assert_eq!(more_pct(&[]), None);
     }
 }
