@@ -173,6 +173,9 @@ pub struct OverheadArgs {
     /// Only the cases of a trace that has just begun: some 3 minutes for each run
     #[arg(long)]
     first: bool,
+    /// Only the cases with this in their names
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
 }
 
 /// Measure the cases.
@@ -188,9 +191,13 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
     };
     report.heading(HEADING);
     let mut peak = Bytes::ZERO;
-    let wanted = |case: &&OverheadCase| match case.settle == LONG.0 {
-        true => !args.first,
-        false => !args.settled,
+    let wanted = |case: &&OverheadCase| {
+        let is_named = (args.case.as_ref()).is_none_or(|text| case.name.contains(text));
+        is_named
+            && match case.settle == LONG.0 {
+                true => !args.first,
+                false => !args.settled,
+            }
     };
     for case in CASES.iter().filter(wanted) {
         let mut rounds = Vec::new();
@@ -214,8 +221,11 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
         report.verdicts.extend(overhead.verdicts());
         report.add("overheads", &overhead)?;
     }
-    let memory = [peak.0 as f64];
-    report.figure("collector", "largest of all runs", "memory_bytes", &memory);
+    // The largest of all cases, or none.
+    if args.case.is_none() {
+        let memory = [peak.0 as f64];
+        report.figure("collector", "largest of all runs", "memory_bytes", &memory);
+    }
     report.verdicts.push(Verdict::at_most(
         "memory of the collector, with its BPF maps".to_owned(),
         peak.0 as f64 / Bytes::mib(1).0 as f64,
