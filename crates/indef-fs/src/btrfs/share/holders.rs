@@ -207,10 +207,10 @@ impl Finder {
             };
             let mut asked = self.ask(target, extent, &mut add);
             if is(&asked, Errno::NOENT) && !self.synced {
-                // The tree has it after the next commit.
+                // The tree has it after the next commit. An error may be one of other files' data, and of a commit that has
+                // failed the tree tells.
                 self.synced = true;
-                rustix::fs::syncfs(&target.file)
-                    .map_err(|errno| target.error("write the file system back", None, errno))?;
+                let _ = rustix::fs::syncfs(&target.file);
                 asked = self.ask(target, extent, &mut add);
             }
             let reason = match &asked {
