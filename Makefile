@@ -110,7 +110,7 @@ install-flashd uninstall-flashd:
 dist: build-deps
 	$(CARGO) xtask dist
 
-# Packages of Debian with programs that need nothing of the system.
+# Packages (deb and rpm) with programs that need nothing of the system.
 packages: build-deps
 	$(CARGO) xtask packages
 
