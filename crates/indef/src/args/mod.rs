@@ -420,7 +420,8 @@ pub(crate) struct DoctorArgs {}
 /// Show what runs did
 ///
 /// Each run, each compact, and each round of moves of watch on a file system, leaves a record when it begins and
-/// ends, also one that was stopped, failed or was killed; dry runs leave none. The last 1,000 are kept, or 1 MiB of them, for each user apart.
+/// ends, also one that was stopped, failed or was killed; dry runs leave none. The newest are kept, at most 1,000 and
+/// 1 MiB of them, for each user apart.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef history                    the last 20 runs\n  \

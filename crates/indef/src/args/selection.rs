@@ -49,7 +49,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
     pub(crate) truncate: Option<f64>,
 
-    /// Keep this percentage of each file's hottest ranges (policy fragpicker)
+    /// Keep this percentage of each file's hottest ranges (policy fragpicker) [default: 100]
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
     pub(crate) hot: Option<f64>,
 
