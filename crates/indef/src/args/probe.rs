@@ -17,7 +17,7 @@ use super::values;
 /// On a mounted file system it writes one file of its own, which has no name and is gone when the
 /// probe ends, however it ends. A block device (root) is only read. Best on an idle drive.
 ///
-/// The answers are kept for the drive: scan, plan and run use them as --geometry auto, and plan for
+/// The answers are kept for the drive: scan, plan, run and watch use them as --geometry auto, and plan and run for
 /// --weight device.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -46,7 +46,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) toml: bool,
 
-    /// Do not keep the answers for scan, plan and run
+    /// Do not keep the answers for scan, plan, run and watch
     #[arg(long)]
     pub(crate) forget: bool,
 }
