@@ -165,7 +165,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 
-    /// Newer mkfs.xfs and xfs_repair for xfs-commit [default: target/xfsprogs, if there]
+    /// Newer mkfs.xfs and xfs_repair for volumes with XFS's exchange feature, like xfs-commit [default:
+    /// target/xfsprogs, if there]
     #[arg(long, value_name = "DIR")]
     tools: Option<PathBuf>,
 

@@ -153,7 +153,8 @@ pub(crate) struct MachineArgs {
     /// Load this kernel module before the command
     #[arg(long, value_name = "NAME")]
     module: Vec<String>,
-    /// Have this file system with the patches of kernel/ in place of the kernel's own (built once: a minute)
+    /// Have this file system with the patches of kernel/ in place of the kernel's own (built at first
+    /// use: some minutes)
     #[arg(long, value_name = "ext4|f2fs")]
     patched: Vec<Patched>,
     /// One more argument for QEMU
