@@ -73,7 +73,7 @@ pub(crate) enum Guests {
         /// Build the one with lockdep and KASAN, too, if it is missing (a quarter of an hour and more)
         #[arg(long)]
         debug: bool,
-        /// Build the one whose ext4 gives die hints, too, if it is missing (ten minutes and more)
+        /// Build the one whose ext4 and F2FS give die hints, too, if it is missing (ten minutes and more)
         #[arg(long)]
         die_hints: bool,
         /// The same with lockdep and KASAN (twice as long)
