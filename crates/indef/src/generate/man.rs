@@ -25,7 +25,7 @@ const STATUSES: [(&str, &str); 4] = [
 ];
 
 /// Variables that the program looks at.
-const VARIABLES: [(&str, &str); 8] = [
+const VARIABLES: [(&str, &str); 9] = [
     ("NO_COLOR", "If it is not empty, --color auto means never."),
     (
         "TERM",
@@ -33,11 +33,12 @@ const VARIABLES: [(&str, &str); 8] = [
     ),
     (
         "STATE_DIRECTORY",
-        "Where the state of runs and the answers of probes are kept; a service manager sets it (systemd.exec(5)).",
+        "Where indef keeps its state, in the place of /var/lib/indef (see FILES); a service manager sets it \
+         (systemd.exec(5)).",
     ),
     (
         "XDG_STATE_HOME, HOME",
-        "Where they are kept otherwise, for users but root.",
+        "Where it is kept otherwise, but by root where /var/lib/indef can be written.",
     ),
     (
         "INDEF_HOST",
@@ -50,6 +51,10 @@ const VARIABLES: [(&str, &str); 8] = [
     (
         "XDG_RUNTIME_DIR",
         "Where a user claims the file system of a run, if /run/user/UID does not exist.",
+    ),
+    (
+        "TMPDIR",
+        "Where indef demo makes its file system, and indef trace keeps what a profile does not take; /tmp if it is not set.",
     ),
     (
         "PATH",
