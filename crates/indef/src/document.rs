@@ -23,7 +23,7 @@ pub(crate) struct RunDocument {
     /// Nothing was changed: `status` is the status that the run would have produced.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// `signal`, `time-limit`, `journal` or `budget` where work is left.
+    /// `signal`, `time-limit`, `device-full` or `journal` where work is left.
     #[serde(default)]
     pub(crate) stopped: Option<String>,
     /// The error with which it failed as a whole.

@@ -90,6 +90,31 @@ fn every_field_of_it_is_documented() {
 }
 
 #[test]
+fn loop_every_field_of_scan_plan_and_run_is_documented() {
+    let Some(fs) = scratch("ext4") else { return };
+    make(&fs.path().join("in pieces"), Bytes::mib(2), Bytes::kib(64));
+    let path = fs.path().to_str().unwrap();
+    let scan = run(["scan", "--json", path]).json();
+    let (totals, space) = (&scan["totals"], &scan["free_space"]);
+    let parts = [
+        &scan["files"][0],
+        &scan["verdict"],
+        totals,
+        &totals["histogram"][0],
+    ];
+    assert_documented("scan", &[&scan, space, &space["histogram"][0]]);
+    assert_documented("scan", &parts);
+    let plan = run(["plan", "--json", "--budget", "1GiB", path]).json();
+    let parts = [&plan["chunks"][0], &plan["totals"], &plan["prediction"]];
+    assert_documented("plan", &[&plan]);
+    assert_documented("plan", &parts);
+    let done = run(["run", "--json", path]).json();
+    assert_documented("run", &[&done, &done["files"][0], &done["totals"]]);
+    let map = &done["maps"][0];
+    assert_documented("Maps", &[map, &map["device"]]);
+}
+
+#[test]
 fn loop_only_fragmented_files_are_listed_where_that_is_asked_for() {
     let Some(fs) = scratch("ext4") else { return };
     make(&fs.path().join("in pieces"), Bytes::mib(2), Bytes::kib(64));
