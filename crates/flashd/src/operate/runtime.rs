@@ -1,6 +1,7 @@
 //! The places of control sockets: one for each daemon, in a directory that only its user may enter.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, DirBuilder, Permissions},
     io,
     os::unix::{
@@ -54,6 +55,9 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RuntimeError {
     |source| RuntimeError::Io { path, source }
 }
 
+/// Where root's daemons have their sockets if nothing else is said, as those that systemd starts.
+const OF_ROOT: &str = "/run/flashd";
+
 /// The directory of control sockets: below `$XDG_RUNTIME_DIR`, for root `/run`, else the temporary
 /// directory.
 #[must_use]
@@ -63,7 +67,7 @@ pub fn runtime_dir() -> PathBuf {
     }
     let uid = rustix::process::geteuid();
     if uid.is_root() {
-        PathBuf::from("/run/flashd")
+        PathBuf::from(OF_ROOT)
     } else {
         std::env::temp_dir().join(format!("flashd-{}", uid.as_raw()))
     }
@@ -101,36 +105,77 @@ pub(super) fn listen(name: &str) -> Result<(UnixListener, PathBuf), RuntimeError
     Ok((listener, path))
 }
 
-/// The socket of the daemon with this name, or of the only one.
+/// The socket of the daemon with this name, or of the only one. Root finds those that systemd has started from a session with a
+/// `$XDG_RUNTIME_DIR`, too.
 ///
 /// # Errors
 ///
 /// There is none, or several and no name.
 pub fn find_socket(name: Option<&str>) -> Result<PathBuf, RuntimeError> {
-    let dir = runtime_dir();
-    let mut there: Vec<String> = fs::read_dir(&dir)
-        .map(|entries| entries.flatten().collect())
-        .unwrap_or_else(|_| Vec::new())
-        .iter()
-        .filter_map(|entry: &fs::DirEntry| {
-            let name = entry.file_name().into_string().ok()?;
-            let name = name.strip_suffix(".sock")?;
-            UnixStream::connect(entry.path()).ok()?;
-            Some(name.to_owned())
-        })
-        .collect();
-    there.sort();
-    let chosen = match (name, &there[..]) {
-        (_, []) => return Err(RuntimeError::NoDaemon(dir)),
-        (Some(name), _) if there.iter().any(|other| other == name) => name,
-        (Some(name), _) => {
-            return Err(RuntimeError::NoSuchDaemon {
-                name: name.to_owned(),
-                there,
-            });
+    let mut dirs = vec![runtime_dir()];
+    if rustix::process::geteuid().is_root() && dirs[0] != Path::new(OF_ROOT) {
+        dirs.push(OF_ROOT.into());
+    }
+    find_in(&dirs, name)
+}
+
+/// The same among the sockets of these directories; of two with a name, that of the first.
+fn find_in(dirs: &[PathBuf], name: Option<&str>) -> Result<PathBuf, RuntimeError> {
+    let mut there = BTreeMap::new();
+    let entries = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok());
+    for entry in entries.flatten().flatten() {
+        let file = entry.file_name();
+        let Some(name) = file.to_str().and_then(|file| file.strip_suffix(".sock")) else {
+            continue;
+        };
+        if UnixStream::connect(entry.path()).is_ok() {
+            there.entry(name.to_owned()).or_insert(entry.path());
         }
-        (None, [only]) => only,
-        (None, _) => return Err(RuntimeError::Several(there)),
-    };
-    Ok(dir.join(format!("{chosen}.sock")))
+    }
+    let names = |there: BTreeMap<String, PathBuf>| there.into_keys().collect();
+    match name {
+        _ if there.is_empty() => Err(RuntimeError::NoDaemon(dirs[0].clone())),
+        Some(name) => match there.remove(name) {
+            Some(path) => Ok(path),
+            None => Err(RuntimeError::NoSuchDaemon {
+                name: name.to_owned(),
+                there: names(there),
+            }),
+        },
+        None if there.len() > 1 => Err(RuntimeError::Several(names(there))),
+        None => Ok(there.into_values().next().expect("there is one")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_found_in_either_directory_and_the_first_one_goes_first() {
+        let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let dirs = [near.path().to_owned(), far.path().to_owned()];
+        let none = find_in(&dirs, None);
+        assert!(matches!(none, Err(RuntimeError::NoDaemon(dir)) if dir == dirs[0]));
+
+        let of_systemd = far.path().join("disk.sock");
+        let _listener = UnixListener::bind(&of_systemd).unwrap();
+        // One that was killed.
+        drop(UnixListener::bind(far.path().join("gone.sock")).unwrap());
+        assert_eq!(find_in(&dirs, None).unwrap(), of_systemd);
+        assert_eq!(find_in(&dirs, Some("disk")).unwrap(), of_systemd);
+        let other = find_in(&dirs, Some("gone"));
+        assert!(
+            matches!(other, Err(RuntimeError::NoSuchDaemon { there, .. }) if there == ["disk"])
+        );
+
+        let own = near.path().join("disk.sock");
+        let _own = UnixListener::bind(&own).unwrap();
+        assert_eq!(find_in(&dirs, None).unwrap(), own);
+        let _second = UnixListener::bind(near.path().join("second.sock")).unwrap();
+        let several = find_in(&dirs, None);
+        assert!(
+            matches!(several, Err(RuntimeError::Several(there)) if there == ["disk", "second"])
+        );
+    }
 }

@@ -79,6 +79,26 @@ fn rights() -> Vec<Right> {
             CapabilitySet::DAC_OVERRIDE,
             "moving files of all users",
         ),
+        (
+            "CAP_FOWNER",
+            CapabilitySet::FOWNER,
+            "reading files of all users without changing their times",
+        ),
+        (
+            "CAP_FSETID",
+            CapabilitySet::FSETID,
+            "moving files that have a set-user-id bit",
+        ),
+        (
+            "CAP_CHOWN",
+            CapabilitySet::CHOWN,
+            "moving files of all users on XFS without charging them to somebody else's quota",
+        ),
+        (
+            "CAP_LEASE",
+            CapabilitySet::LEASE,
+            "knowing on XFS whether others have files of all users open",
+        ),
         ("CAP_BPF", CapabilitySet::BPF, "trace, top"),
         ("CAP_PERFMON", CapabilitySet::PERFMON, "trace, top"),
     ]

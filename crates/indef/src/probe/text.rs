@@ -76,12 +76,12 @@ pub(super) fn write(
     match (kept, found.geometry()) {
         (Some(Kept::New(_)), Some(geometry)) => writeln!(
             out,
-            "  kept: scan, plan and run of this user use it for this drive, as --geometry {geometry}"
+            "  kept: scan, plan, run and watch of this user use it for this drive, as --geometry {geometry}"
         ),
         (Some(Kept::New(_)), None) => writeln!(out, "  kept, without a geometry"),
         (Some(Kept::Earlier(_, geometry)), _) => writeln!(
             out,
-            "  not kept: an earlier probe of this drive told what this one could not; scan, plan and run of this \
+            "  not kept: an earlier probe of this drive told what this one could not; scan, plan, run and watch of this \
              user still use that, as --geometry {geometry}"
         ),
         (None, _) => Ok(()),
