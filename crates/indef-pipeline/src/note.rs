@@ -97,6 +97,8 @@ pub enum Note<'a> {
     },
     /// A source of accesses, with the reason if it cannot be observed.
     Source(&'a Source),
+    /// A layer of an overlay in which accesses are not seen.
+    HiddenLayer(&'a Path),
     /// Other runs cannot be kept off the file systems of this one.
     Unclaimed(&'a ClaimError),
     /// The run cannot be stored, so it cannot be resumed.

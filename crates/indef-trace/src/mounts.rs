@@ -17,6 +17,9 @@ const LONGEST: u64 = 256 << 10;
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
+    /// Its number, and that of the mount on which it is mounted.
+    pub(crate) id: u32,
+    pub(crate) parent: u32,
     /// The kernel's number of the file system's device (`s_dev`).
     pub(crate) sb_dev: u32,
     /// The folder of the file system that is mounted: `/`, or another one for a bind mount.
@@ -87,8 +90,10 @@ fn within(process: &Path, longest: u64) -> Vec<Mount> {
 /// `id parent major:minor root point options [tags…] - type source super-options`
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
-    let (major, minor) = device.split_once(':')?;
+    let text = |field| std::str::from_utf8(field).ok();
+    let id = text(fields.next()?)?.parse().ok()?;
+    let parent = text(fields.next()?)?.parse().ok()?;
+    let (major, minor) = text(fields.next()?)?.split_once(':')?;
     let sb_dev = major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?;
     let root = path(fields.next()?);
     let point = path(fields.next()?);
@@ -96,6 +101,8 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = path(fields.next()?);
     Some(Mount {
+        id,
+        parent,
         sb_dev,
         root,
         point,
@@ -103,6 +110,31 @@ fn parse(line: &[u8]) -> Option<Mount> {
         source,
         options: fields.next().unwrap_or_default().to_vec(),
     })
+}
+
+/// The mount to which a path without links leads, where there are only these mounts: the kernel goes from mount to mount, and what
+/// lies below another one is not met.
+pub(crate) fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    let is_listed = |id| mounts.iter().any(|mount| mount.id == id);
+    let is_root = |mount: &&Mount| {
+        mount.point == Path::new("/") && (mount.parent == mount.id || !is_listed(mount.parent))
+    };
+    let Some(mut here) = mounts.iter().find(is_root) else {
+        // The root of this process is no mount (chroot): the longest, and of these the last, which is on top.
+        let holds = |mount: &&Mount| path.starts_with(&mount.point);
+        let components = |mount: &&Mount| mount.point.components().count();
+        return mounts.iter().filter(holds).max_by_key(components);
+    };
+    loop {
+        let is_next = |mount: &&Mount| {
+            mount.parent == here.id && mount.id != here.id && path.starts_with(&mount.point)
+        };
+        let next = mounts.iter().rev().filter(is_next);
+        let Some(next) = next.min_by_key(|mount| mount.point.components().count()) else {
+            return Some(here);
+        };
+        here = next;
+    }
 }
 
 fn path(field: &[u8]) -> PathBuf {
@@ -134,6 +166,8 @@ mod tests {
     fn a_line_of_the_table_is_understood() {
         let line = b"36 35 7:3 /sub /mnt/with\\040blank rw,noatime shared:1 - btrfs /dev/loop3 rw";
         let expected = Mount {
+            id: 36,
+            parent: 35,
             sb_dev: 7 << 20 | 3,
             root: "/sub".into(),
             point: "/mnt/with blank".into(),
@@ -144,6 +178,31 @@ mod tests {
         assert_eq!(parse(line), Some(expected));
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"36 35 x:3 / /mnt rw - ext4 /dev/sda rw"), None);
+    }
+
+    #[test]
+    fn a_path_leads_to_the_mount_on_top() {
+        let table = [
+            "1 0 7:1 / / rw - ext4 /dev/loop1 rw",
+            "2 1 7:2 / /d rw - ext4 /dev/loop2 rw",
+            "3 2 7:3 / /d/sub/folder rw - ext4 /dev/loop3 rw",
+            "4 2 0:9 / /d/sub rw - overlay overlay rw",
+            "5 4 0:10 / /d/sub rw - tmpfs none rw",
+            "6 3 7:4 / /d/sub/folder/more rw - ext4 /dev/loop4 rw",
+        ];
+        let mounts: Vec<Mount> = { table.iter() }
+            .filter_map(|line| parse(line.as_bytes()))
+            .collect();
+        let holding = |mounts, path: &str| holding(mounts, Path::new(path)).map(|mount| mount.id);
+        assert_eq!(holding(&mounts, "/dd"), Some(1));
+        assert_eq!(holding(&mounts, "/d/other/sub"), Some(2));
+        assert_eq!(holding(&mounts, "/d/sub"), Some(5));
+        assert_eq!(holding(&mounts, "/d/sub/folder/more/file"), Some(5));
+        // Before the last three were there.
+        assert_eq!(holding(&mounts[..3], "/d/sub/folder/more/file"), Some(3));
+        // In another folder than the one that is the root of all.
+        assert_eq!(holding(&mounts[1..3], "/d/sub/folder/x"), Some(3));
+        assert_eq!(holding(&mounts[1..3], "/e"), None);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Notes of the pipeline as lines on stderr, and a progress line while it walks.
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use indef_pipeline::{LeftOut, Note, chain, plan::is_fine};
 
@@ -120,6 +123,7 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
                 console.detail(format_args!("not seen: {}: {why}", source.what));
             }
         }
+        Note::HiddenLayer(layer) => console.note(hidden_layer(layer)),
         Note::Unclaimed(error) => {
             console.note(format_args!("{error}; another run is not kept off"));
         }
@@ -141,6 +145,14 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
         Note::StaysStored(error) => console.note(format_args!("{error}")),
         _ => {}
     }
+}
+
+/// Of a layer of an overlay.
+pub(crate) fn hidden_layer(layer: &Path) -> String {
+    format!(
+        "not seen: {}, a layer of an overlay: it lies below another mount; mount it at another place as well",
+        Name(layer)
+    )
 }
 
 /// One line for all of these files, however many there are.

@@ -7,7 +7,10 @@ mod aside;
 mod keep;
 mod live;
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use indef_trace::{
     collect::{Collector, Drained, Source, TraceError, TraceOptions},
@@ -82,6 +85,12 @@ impl Session {
     #[must_use]
     pub fn sources(&self) -> &[Source] {
         self.collector.sources()
+    }
+
+    /// Layers of overlays in which accesses are not seen.
+    #[must_use]
+    pub fn hidden_layers(&self) -> &[PathBuf] {
+        self.collector.hidden_layers()
     }
 
     /// Count a process, with its later children.

@@ -112,6 +112,9 @@ impl LiveFeed {
         for source in collector.sources() {
             notes.note(Note::Source(source));
         }
+        for layer in collector.hidden_layers() {
+            notes.note(Note::HiddenLayer(layer));
+        }
         Ok(Self {
             collector: Some(collector),
         })

@@ -1,6 +1,7 @@
 //! A running trace: take the counts from the programs.
 
 use std::{
+    path::PathBuf,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -143,6 +144,13 @@ impl Collector {
     #[must_use]
     pub fn sources(&self) -> &[Source] {
         &self.sources
+    }
+
+    /// Layers of the overlays of `--path` in which accesses are not seen: they lie below other mounts, where this kernel does not
+    /// let anybody look, or not without `CAP_SYS_ADMIN`.
+    #[must_use]
+    pub fn hidden_layers(&self) -> &[PathBuf] {
+        self.programs.hidden_layers()
     }
 
     /// Count the accesses of this process and of its future children.

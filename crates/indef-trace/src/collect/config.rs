@@ -18,9 +18,6 @@ use super::{
 };
 use crate::mounts::{self, Mount, kernel_device};
 
-/// Overlays lie on overlays at most so deep (`FILESYSTEM_MAX_STACK_DEPTH`, include/linux/fs.h, v6.1).
-const STACKED: u32 = 2;
-
 /// The settings that the programs are loaded with.
 pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
     let filter = &options.filter;
@@ -68,8 +65,8 @@ fn kept_name(name: &str) -> Comm {
 }
 
 /// `--path`: each file or folder, and every mount below it. Of an overlay, these are the places in its
-/// layers: no access is seen on the overlay itself.
-pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
+/// layers: no access is seen on the overlay itself. `hidden` gets layers that cannot be looked at.
+pub(super) fn roots(filter: &Filter, hidden: &mut Vec<PathBuf>) -> Result<Vec<Root>, TraceError> {
     let mounts = mounts::all();
     let mut roots = Vec::new();
     for path in &filter.paths {
@@ -83,20 +80,27 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
             return Err(wrong(FilterProblem::NoFile));
         }
         roots.push(root(&status));
-        if let Some(layers) = in_layers(&mounts, &path, STACKED) {
-            let layers = places(&layers);
-            if layers.is_empty() {
+        if let Some(layers) = overlay::beneath(&mounts, &path) {
+            if layers.found.is_empty() {
                 return Err(wrong(FilterProblem::HiddenLayers));
             }
-            roots.extend(layers);
+            roots.extend(layers.found.iter().map(root));
+            hidden.extend(layers.hidden);
         }
         let below = |mount: &&Mount| mount.point != path && mount.point.starts_with(&path);
         for mount in mounts.iter().filter(below) {
-            roots.extend(places(std::slice::from_ref(&mount.point)));
-            let layers = in_layers(&mounts, &mount.point, STACKED);
-            roots.extend(places(&layers.unwrap_or_default()));
+            // One that cannot be looked at has no accesses.
+            roots.extend(fs::metadata(&mount.point).ok().as_ref().map(root));
+            if is_overlay(mount)
+                && let Some(layers) = overlay::beneath(&mounts, &mount.point)
+            {
+                roots.extend(layers.found.iter().map(root));
+                hidden.extend(layers.hidden);
+            }
         }
     }
+    hidden.sort_unstable();
+    hidden.dedup();
     if roots.len() > MAX_ROOTS as usize {
         return Err(TraceError::TooMany {
             what: Limited::Paths,
@@ -104,37 +108,6 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
         });
     }
     Ok(roots)
-}
-
-/// The places of a path without links in the layers of its overlay, and in theirs where these lie on overlays; `None` if it is
-/// on none.
-fn in_layers(mounts: &[Mount], path: &Path, stacked: u32) -> Option<Vec<PathBuf>> {
-    let mount = mount_of(mounts, path).filter(|mount| stacked > 0 && is_overlay(mount))?;
-    let mut layers = overlay::beneath(mount, path);
-    let below: Vec<_> = { layers.iter() }
-        .filter_map(|layer| in_layers(mounts, &fs::canonicalize(layer).ok()?, stacked - 1))
-        .flatten()
-        .collect();
-    layers.extend(below);
-    layers.sort_unstable();
-    layers.dedup();
-    Some(layers)
-}
-
-/// The mount on which a path without links lies: of those mounted at the same point, the last one is
-/// on top.
-fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
-    let holds = |mount: &&Mount| path.starts_with(&mount.point);
-    mounts
-        .iter()
-        .filter(holds)
-        .max_by_key(|mount| mount.point.components().count())
-}
-
-/// Those of the paths that can be looked at.
-fn places(paths: &[PathBuf]) -> Vec<Root> {
-    let found = paths.iter().filter_map(|path| fs::metadata(path).ok());
-    found.map(|status| root(&status)).collect()
 }
 
 fn root(status: &fs::Metadata) -> Root {

@@ -5,35 +5,143 @@
 
 use std::{
     ffi::OsString,
-    fs,
+    fs::{self, File, Metadata},
+    io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
 
-use crate::mounts::{Mount, unescape};
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags, openat2},
+    io::Errno,
+    mount::{OpenTreeFlags, open_tree},
+};
+
+use crate::mounts::{Mount, holding, unescape};
+
+/// Overlays lie on overlays at most so deep (`FILESYSTEM_MAX_STACK_DEPTH`, include/linux/fs.h, v6.1).
+const STACKED: u32 = 2;
+
+/// The places in its layers of what a path leads to.
+#[derive(Debug, Default)]
+pub(super) struct Layers {
+    pub(super) found: Vec<Metadata>,
+    /// Layers that are there, below other mounts, and cannot be looked at.
+    pub(super) hidden: Vec<PathBuf>,
+}
+
+/// The places of a path without links in the layers of its overlay, and in theirs where these lie on overlays; `None` if it
+/// is on none.
+pub(super) fn beneath(mounts: &[Mount], path: &Path) -> Option<Layers> {
+    let mount = holding(mounts, path).filter(|mount| is_overlay(mount))?;
+    let inside = path.strip_prefix(&mount.point).unwrap_or(Path::new(""));
+    let mut layers = Layers::default();
+    descend(mounts, mount, inside, STACKED, &mut layers);
+    Some(layers)
+}
 
 /// Whether the files of a mount lie in layers.
 pub(super) fn is_overlay(mount: &Mount) -> bool {
     mount.fs_type == "overlay"
 }
 
-/// The files or folders of the layers that are merged at `path`, which is on `mount`. One that does
-/// not exist (yet), or is not visible here, is left out.
-pub(super) fn beneath(mount: &Mount, path: &Path) -> Vec<PathBuf> {
-    let inside = path.strip_prefix(&mount.point).unwrap_or(Path::new(""));
+/// Find the files or folders of the layers that are merged at `inside` of a mount. One that does not exist (yet), or whose
+/// layer is nowhere here, is left out.
+fn descend(mounts: &[Mount], overlay: &Mount, inside: &Path, stacked: u32, layers: &mut Layers) {
     // A bind mount shows a part of the overlay.
-    let root = mount.root.strip_prefix("/").unwrap_or(&mount.root);
-    layers(&mount.options)
-        .into_iter()
-        .flat_map(|layer| [layer.clone(), without_backslashes(&layer)])
-        .map(|layer| layer.join(root).join(inside))
-        .filter(|place| place.is_absolute() && is_there(place))
-        .collect()
+    let root = overlay.root.strip_prefix("/").unwrap_or(&overlay.root);
+    for named in self::layers(&overlay.options) {
+        let plain = without_backslashes(&named);
+        let is_plain = plain == named;
+        for layer in [Some(named), (!is_plain).then_some(plain)] {
+            let Some(layer) = layer.filter(|layer| layer.is_absolute()) else {
+                continue;
+            };
+            let layer = fs::canonicalize(&layer).unwrap_or(layer);
+            for mount in mounts_of_layer(mounts, overlay, &layer) {
+                let place = layer.strip_prefix(&mount.point).unwrap_or(Path::new(""));
+                let place = joined(&joined(place, root), inside);
+                match look(mounts, mount, &place) {
+                    Ok(status) => layers.found.push(status),
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                    Err(_) => layers.hidden.push(layer.clone()),
+                }
+                if stacked > 1 && is_overlay(mount) {
+                    descend(mounts, mount, &place, stacked - 1, layers);
+                }
+            }
+        }
+    }
 }
 
-/// A link in a layer does not lead out of the overlay.
-fn is_there(place: &Path) -> bool {
-    fs::symlink_metadata(place).is_ok_and(|found| !found.is_symlink())
+/// The mounts in which a layer may lie: the one to which its path leads now, and the one to which it led when the overlay
+/// was mounted. That is another one where the overlay covers its own layer, or where something was mounted on it since then.
+/// The table is in the order of mounting.
+fn mounts_of_layer<'m>(mounts: &'m [Mount], overlay: &Mount, layer: &Path) -> Vec<&'m Mount> {
+    let earlier = mounts.iter().position(|mount| mount.id == overlay.id);
+    let earlier = &mounts[..earlier.unwrap_or(mounts.len())];
+    let now = holding(mounts, layer).filter(|mount| mount.sb_dev != overlay.sb_dev);
+    let then = holding(earlier, layer);
+    let then = then.filter(|then| now.is_none_or(|now| now.id != then.id));
+    now.into_iter().chain(then).collect()
+}
+
+/// What lies at a place in a mount, whatever is mounted there. A link in a layer does not lead out of the overlay: it is no
+/// place.
+fn look(mounts: &[Mount], mount: &Mount, place: &Path) -> rustix::io::Result<Metadata> {
+    let path = joined(&mount.point, place);
+    if holding(mounts, &path).is_some_and(|on_top| on_top.id == mount.id) {
+        return no_link(fs::symlink_metadata(path));
+    }
+    let wanted = joined(&mount.root, place);
+    let mut refused = Errno::XDEV;
+    // Any mount of the same file system shows it: nothing is mounted on a copy of it.
+    for other in mounts.iter().filter(|other| other.sb_dev == mount.sb_dev) {
+        let Ok(place) = wanted.strip_prefix(&other.root) else {
+            continue;
+        };
+        if holding(mounts, &other.point).is_none_or(|on_top| on_top.id != other.id) {
+            continue;
+        }
+        match look_bare(&other.point, place) {
+            Err(error) => refused = error,
+            found => return found,
+        }
+    }
+    Err(refused)
+}
+
+/// What lies at a place in the mount at `point`, with nothing mounted on it: `CAP_SYS_ADMIN`, and Linux 5.6.
+fn look_bare(point: &Path, place: &Path) -> rustix::io::Result<Metadata> {
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let bare = open_tree(CWD, point, clone)?;
+    let found = match place.as_os_str().is_empty() {
+        true => bare,
+        false => openat2(
+            bare,
+            place,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        )?,
+    };
+    no_link(File::from(found).metadata())
+}
+
+fn no_link(status: io::Result<Metadata>) -> rustix::io::Result<Metadata> {
+    match status {
+        Ok(status) if status.is_symlink() => Err(Errno::LOOP),
+        Ok(status) => Ok(status),
+        Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+    }
+}
+
+/// Without a slash at the end where there is nothing to join.
+fn joined(path: &Path, more: &Path) -> PathBuf {
+    match more.as_os_str().is_empty() {
+        true => path.to_owned(),
+        false => path.join(more),
+    }
 }
 
 /// The layers as the options name them.

@@ -5,6 +5,7 @@ use std::{
     fs::File,
     io::Read,
     os::fd::{AsFd, AsRawFd},
+    path::PathBuf,
 };
 
 use libbpf_rs::{Iter, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, Program};
@@ -48,6 +49,8 @@ pub(super) struct Programs {
     pausable: Vec<&'static str>,
     watched: Vec<Watched>,
     layer: Layer,
+    /// Layers of overlays in which accesses are not seen.
+    hidden_layers: Vec<PathBuf>,
     /// The variables that the programs share with this process.
     pub(super) variables: Variables,
     object: Object,
@@ -85,12 +88,13 @@ impl Programs {
             stays: STAYS.iter().any(|it| program.name() == *it),
         });
         let watched = watched.collect();
-        let programs = Self {
+        let mut programs = Self {
             links: Vec::new(),
             pausing: Vec::new(),
             pausable: Vec::new(),
             watched,
             layer: options.layer,
+            hidden_layers: Vec::new(),
             variables,
             object,
         };
@@ -208,8 +212,13 @@ impl Programs {
         }
     }
 
-    fn set_roots(&self, options: &TraceOptions) -> Result<(), TraceError> {
-        for root in config::roots(&options.filter)? {
+    /// Layers of overlays of `--path` that lie below other mounts and cannot be looked at.
+    pub(super) fn hidden_layers(&self) -> &[PathBuf] {
+        &self.hidden_layers
+    }
+
+    fn set_roots(&mut self, options: &TraceOptions) -> Result<(), TraceError> {
+        for root in config::roots(&options.filter, &mut self.hidden_layers)? {
             self.map("roots")
                 .update(wire::bytes(&root), &ONE, MapFlags::ANY)
                 .map_err(|source| refused(Step::SetPaths, source))?;

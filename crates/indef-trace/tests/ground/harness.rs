@@ -227,6 +227,11 @@ impl Watch {
         }
     }
 
+    /// Layers in which nothing is seen.
+    pub(crate) fn hidden_layers(&self) -> &[PathBuf] {
+        self.collector.hidden_layers()
+    }
+
     /// Count the accesses of this process, too.
     pub(crate) fn follow(&self, pid: u32) {
         self.collector.follow(pid).unwrap();

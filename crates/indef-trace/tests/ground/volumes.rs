@@ -1,6 +1,6 @@
 //! File systems of many kinds: subvolumes, several devices, compression, large inode numbers, layers.
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 
 use indef_trace::collect::Layer;
 use scratch_fs::{ScratchFs, require};
@@ -10,8 +10,8 @@ use units::Bytes;
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KIB, MIB, Watch, assert_once, forget, forget_all, name, options, plain_file,
-        reads_at, run, scattered, scratch,
+        BLOCK, KIB, MIB, Ranges, Seen, Watch, assert_once, forget, forget_all, name, options,
+        plain_file, reads_at, run, scattered, scratch,
     },
 };
 
@@ -230,4 +230,99 @@ fn loop_overlays_as_containers_have_them() {
         assert_eq!(seen.touched(), 2, "{layer:?}");
         drop(actor);
     }
+}
+
+/// An overlay on its own lower folder, as read-only images are made writable; then below one more mount, which hides the other
+/// layer.
+#[test]
+fn loop_overlays_that_cover_their_own_layers() {
+    for layer in LAYERS {
+        let Some(fs) = scratch("ext4") else { return };
+        let [data, upper, work] = ["data", "upper", "work"].map(|word| fs.path().join(word));
+        for folder in [&data, &upper, &work] {
+            fs::create_dir(folder).unwrap();
+        }
+        let lower = data.join("folder");
+        fs::create_dir(&lower).unwrap();
+        plain_file(&lower.join("file"), MIB);
+        plain_file(&upper.join("above"), MIB);
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        let (low, high) = (inode(&lower.join("file")), inode(&upper.join("above")));
+        let with = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            data.display(),
+            upper.display(),
+            work.display()
+        );
+        run(
+            "mount",
+            &["-t", "overlay", "overlay", "-o", &with, &name(&data)],
+        );
+        let _overlay = Overlay(data.clone());
+        run("mount", &["-t", "tmpfs", "none", &name(&upper)]);
+        let _above = Overlay(upper.clone());
+        let mut actor = Actor::new();
+        actor.act(&format!("open a rd {}", name(&lower.join("file"))));
+        actor.act(&format!("open b r {}", name(&data.join("above"))));
+        actor.act("random b");
+        let expected =
+            BTreeMap::from([(low, reads_at([0], BLOCK)), (high, reads_at([8192], BLOCK))]);
+        // All of it, and then a folder of the lower layer alone.
+        let watch = Watch::start(&options(layer, &data));
+        assert!(watch.hidden_layers().is_empty());
+        actor.acts("pread a 0 4096\npread b 8192 4096");
+        assert_eq!(by_inode(&watch.finish()), expected, "{layer:?}");
+        let watch = Watch::start(&options(layer, &lower));
+        actor.acts("pread a 4096 4096\npread b 4096 4096");
+        let expected = BTreeMap::from([(low, reads_at([4096], BLOCK))]);
+        assert_eq!(by_inode(&watch.finish()), expected, "{layer:?}");
+        drop(actor);
+    }
+}
+
+fn by_inode(seen: &Seen) -> BTreeMap<u64, Ranges> {
+    let files = seen.all();
+    files
+        .map(|(key, ranges)| (key.inode, ranges.clone()))
+        .collect()
+}
+
+/// A file system that is covered where it is mounted, by an overlay: it is seen where it is mounted as well, and if it is nowhere,
+/// that is told.
+#[test]
+fn loop_overlays_that_cover_a_file_system() {
+    let Some(lower) = scratch("ext4") else { return };
+    let Some(other) = scratch("ext4") else { return };
+    let [upper, work, again] = ["upper", "work", "again"].map(|word| other.path().join(word));
+    for folder in [&upper, &work, &again] {
+        fs::create_dir(folder).unwrap();
+    }
+    let file = lower.path().join("file");
+    plain_file(&file, MIB);
+    let inode = fs::metadata(&file).unwrap().ino();
+    run("mount", &["--bind", &name(lower.path()), &name(&again)]);
+    let bind = Overlay(again);
+    let with = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.path().display(),
+        upper.display(),
+        work.display()
+    );
+    run(
+        "mount",
+        &["-t", "overlay", "overlay", "-o", &with, &name(lower.path())],
+    );
+    let overlay = Overlay(lower.path().to_owned());
+    let mut actor = Actor::new();
+    actor.act(&format!("open a rd {}", name(&file)));
+    let watch = Watch::start(&options(Layer::Fs, lower.path()));
+    actor.acts("pread a 0 4096");
+    let expected = BTreeMap::from([(inode, reads_at([0], BLOCK))]);
+    assert_eq!(by_inode(&watch.finish()), expected);
+    drop(bind);
+    let watch = Watch::start(&options(Layer::Fs, lower.path()));
+    assert_eq!(watch.hidden_layers(), [lower.path()]);
+    watch.finish();
+    drop(actor);
+    drop(overlay);
 }

@@ -20,6 +20,7 @@ use rustix::{
 use crate::{
     args::{LayerName, TraceArgs},
     made::Made,
+    notes::hidden_layer,
     outcome::Outcome,
     output::{Console, UNPRINTED, json},
     refusal::{explain, line},
@@ -46,6 +47,9 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
         if let Some(why) = &source.why_not {
             console.note(format_args!("not seen: {}: {why}", source.what));
         }
+    }
+    for layer in session.hidden_layers() {
+        console.note(hidden_layer(layer));
     }
     signals::watch_quietly(&cancel)?;
     let traced = match args.command.as_slice() {
