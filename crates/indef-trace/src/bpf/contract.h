@@ -279,6 +279,8 @@ struct state {
 	__u64 common;
 	/* When the trace began. */
 	__u64 began;
+	/* Since when each access is chosen, as long as `sampling` chooses each. */
+	__u64 exact_since;
 	/* This many reads are timed before user space allows more. */
 	__u32 timings_left;
 	__u32 next_file;

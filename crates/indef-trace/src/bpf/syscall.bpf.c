@@ -810,6 +810,16 @@ int each_task(struct bpf_iter__task *context)
 }
 
 /*
+ * Whether each call of a task was chosen, with the weight 1. Calls that Linux counts and no program
+ * sees (execve reads what it runs) are not missing then.
+ */
+static __always_inline bool is_exact(const struct task_calls *calls)
+{
+	return !calls->counted && *(volatile __u64 *)&state.sampling >> 32 == 1 &&
+	       calls->began >= *(volatile __u64 *)&state.exact_since;
+}
+
+/*
  * Those of a task some of whose calls were chosen with a weight, or of which calls were made that
  * were not chosen. Of a task that is older than the trace and was never chosen, they are not known.
  */
@@ -858,8 +868,7 @@ static __always_inline void end_calls_of(struct task_struct *task)
 
 	if (!get_calls(&made, task, call))
 		return;
-	/* As long as each call is chosen, none is missing. */
-	if (!made.counted && *(volatile __u64 *)&state.sampling >> 32 == 1)
+	if (is_exact(&made))
 		return;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event)

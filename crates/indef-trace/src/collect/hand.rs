@@ -99,7 +99,8 @@ impl Hand {
         }
         intake.catch_up();
         let ended = std::mem::take(&mut intake.inbox().ended);
-        let now = Sums::of(&programs.variables.state());
+        let state = programs.variables.state();
+        let now = Sums::of(&state);
         let (slower, slowed) = sampler.weigh();
         // Otherwise, all was counted exactly. At the end, what is missing of what was not is known.
         if is_end || now.chosen > self.sums.chosen || !ended.is_empty() {
@@ -126,7 +127,7 @@ impl Hand {
                 .retain(|(range, _)| accounts.may_count_again(range));
             self.last.append(&mut counted);
         }
-        if is_end && (sampler.has_left_out() || now.chosen > 0) {
+        if is_end && !is_exact(&state) {
             self.note_untold();
         }
         sampler.weighed();
@@ -228,6 +229,11 @@ impl Hand {
         let common = (self.common as u64).saturating_add(windows);
         (self.variance as u64, common)
     }
+}
+
+/// Whether each access was chosen from the beginning on.
+fn is_exact(state: &State) -> bool {
+    state.sampling >> 32 == 1 && state.exact_since == state.began
 }
 
 /// The variance of an access of this weight that is chosen by itself.

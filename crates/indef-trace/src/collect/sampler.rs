@@ -6,8 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::{
     brake::{Brake, is_news},
     drained::Windowed,
@@ -21,7 +19,7 @@ use super::{
     sampling::{Choice, Control, FEWEST, FEWEST_TICKS, Sampling, Spent},
     standing::Standing,
     windows::{Between, SLOT, Stretch, Windows, longest},
-    wire,
+    wire::{self, monotonic},
 };
 
 /// Calls that come sooner do not begin another slot: attaching would cost more than it tells.
@@ -71,8 +69,6 @@ pub(super) struct Sampler {
     waits_since: Option<Duration>,
     /// The accesses of the slot that was measured last.
     made: u64,
-    /// Whether accesses may have come that were not chosen.
-    has_left_out: bool,
 }
 
 impl Sampler {
@@ -116,7 +112,6 @@ impl Sampler {
             expense: Expense::new(options, now),
             waits_since: None,
             made: 0,
-            has_left_out: false,
         };
         programs.variables.set_salt(random());
         programs.variables.set_began(monotonic());
@@ -296,7 +291,6 @@ impl Sampler {
     /// Let the programs choose, if this is a window.
     fn tell(&mut self, programs: &mut Programs) {
         if self.slot != Slot::Window {
-            self.has_left_out = true;
             programs.variables.set_sampling(1, 0, None);
             return;
         }
@@ -311,7 +305,6 @@ impl Sampler {
         if choice.pauses > 1 {
             choice.pauses = self.stretch.slots(choice.pauses, random());
         }
-        self.has_left_out |= choice.weight() > 1;
         self.open = Some(Opened::new(choice, brake, programs));
         programs
             .variables
@@ -347,11 +340,6 @@ impl Sampler {
         let before = std::mem::replace(&mut self.before, now);
         let (estimated, slowed) = (now.0 - before.0, now.1 - before.1);
         (1.0 + slowed / estimated.max(1.0), slowed)
-    }
-
-    /// Whether accesses may have come that were not chosen, but for those of a brake.
-    pub(super) fn has_left_out(&self) -> bool {
-        self.has_left_out
     }
 
     /// For how much of the time windows stand.
@@ -448,12 +436,6 @@ impl Sampler {
             .budget()
             .map_or(0.01, |budget| budget / 2.0)
     }
-}
-
-/// Nanoseconds of the clock by which the programs tell times.
-fn monotonic() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
 fn random() -> u32 {

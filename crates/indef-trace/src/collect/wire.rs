@@ -8,7 +8,10 @@ use std::{
 };
 
 use libbpf_rs::MapCore;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::{
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+    time::{ClockId, clock_gettime},
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::contract::{Counters, LINE_WORDS, RangeKey, SLOTS, Slot, State};
@@ -21,6 +24,12 @@ use super::contract::{Counters, LINE_WORDS, RangeKey, SLOTS, Slot, State};
 pub(super) trait Wire: FromBytes + IntoBytes + Immutable {}
 
 impl<T: FromBytes + IntoBytes + Immutable> Wire for T {}
+
+/// Nanoseconds of the clock by which the programs tell times.
+pub(super) fn monotonic() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
 
 /// The structure at the beginning of `bytes`, if they are enough.
 pub(super) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
@@ -123,6 +132,7 @@ impl Variables {
             variance: copied!(self.variance),
             common: copied!(self.common),
             began: copied!(self.began),
+            exact_since: copied!(self.exact_since),
             timings_left: copied!(self.timings_left),
             next_file: copied!(self.next_file),
             timing: copied!(self.timing),
@@ -148,6 +158,11 @@ impl Variables {
     /// of them the programs brake, until this is called again.
     pub(super) fn set_sampling(&mut self, one_in: u32, weight: u32, allowed: Option<u64>) {
         let both = u64::from(weight) << 32 | u64::from(one_in);
+        let before = copied!(self.sampling);
+        // Before the first call, `sampling` is 0, and no program is attached.
+        if before != 0 && before >> 32 != 1 {
+            self.set_exact_since(monotonic());
+        }
         let seen = copied!(self.seen);
         // `sampling` is never 0: there is no brake then.
         let (usual, allowed) = allowed.map_or((0, u64::MAX), |allowed| {
@@ -178,6 +193,13 @@ impl Variables {
         let field = field!(self.began);
         // SAFETY: as above.
         unsafe { field.write_volatile(began) }
+        self.set_exact_since(began);
+    }
+
+    fn set_exact_since(&mut self, time: u64) {
+        let field = field!(self.exact_since);
+        // SAFETY: as above.
+        unsafe { field.write_volatile(time) }
     }
 
     /// No request of a timed read is in flight any more.

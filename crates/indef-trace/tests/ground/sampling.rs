@@ -433,6 +433,47 @@ fn loop_calls_that_were_never_met_are_untold() {
     assert!((error - unmet.untold as f64).abs() <= 1.0, "{error}");
 }
 
+/// The same where the programs braked, and each call counts again when the process ends.
+#[test]
+fn loop_calls_beyond_a_brake_are_untold() {
+    const READS: u64 = 60_000;
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let read = || {
+        let mut options = options(Layer::Syscall, fs.path());
+        options.filter.only_followed = true;
+        let mut watch = Watch::start(&TraceOptions {
+            sampling: Sampling::at_most_percent(10.0),
+            ..options
+        });
+        let mut actor = Actor::new();
+        watch.follow(actor.pid());
+        actor.act(&format!("open f r {}", file.display()));
+        // In one slot, of which half a second is worth the budget of 25,000.
+        actor.act(&format!("sweep f {READS}"));
+        sleep(Duration::from_secs(1));
+        for _ in 0..8 {
+            watch.keep_up();
+            sleep(Duration::from_millis(50));
+        }
+        drop(actor);
+        watch.finish()
+    };
+    let mut seen = (0..8).map(|_| read());
+    // Of those beyond, nothing is counted in most traces.
+    let unmet = seen.find(|seen| seen.sampled.variance == 0);
+    let unmet = unmet.expect("one in 64 ticks");
+    let counted = unmet.sampled.counted;
+    assert!(counted < READS / 2, "{counted}: there was no brake");
+    let missing = READS - counted;
+    assert!(
+        (missing..=missing + 200).contains(&unmet.untold),
+        "{} of {missing}",
+        unmet.untold
+    );
+}
+
 /// Sixteen reads every four milliseconds, whatever else happens, until it is over: their number.
 fn reads_in_time(file: &Path, ended: &AtomicBool) -> u64 {
     let mut actor = Actor::new();
