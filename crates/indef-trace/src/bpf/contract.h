@@ -195,7 +195,7 @@ struct counted_event {
 	struct counters counters;
 };
 
-/* A task has ended some of whose calls were chosen with a weight, or were not chosen. */
+/* A task has ended some of whose calls were chosen with a weight. */
 struct ended_event {
 	__u32 kind;
 	__u32 reserved;
@@ -286,12 +286,18 @@ struct state {
 	__u32 next_file;
 	/* Requests of timed reads that are in flight. */
 	__u32 timing;
-	__u32 reserved;
+	/* Whether the trace is over: tasks of which no call was chosen are listed, too. */
+	__u32 is_over;
 	/* What was lost: accesses and events because of a full ring or a full map. */
 	__u64 lost_tallies;
 	__u64 lost_tasks;
 	__u64 lost_files;
 	__u64 lost_events;
+	/*
+	 * Calls of tasks that have ended, of which no event tells: none of them was chosen with a
+	 * weight, or the ring had no room. Without those that were chosen.
+	 */
+	__u64 untold_calls;
 	/* New files that the ring had no room for: user space finds them in the map. */
 	__u64 untold_files;
 	/* Runs that were cut because too many readers were told apart. */

@@ -840,7 +840,7 @@ static __always_inline bool get_calls(struct task_calls *into, struct task_struc
 	return into->made && into->began >= state.began && other_task_wanted(task);
 }
 
-/* For each task, before counts are weighed. */
+/* For each task, before counts are weighed; at the end also where none was chosen. */
 SEC("iter/task")
 int calls_of_each_task(struct bpf_iter__task *context)
 {
@@ -852,27 +852,40 @@ int calls_of_each_task(struct bpf_iter__task *context)
 		return 0;
 	call = bpf_task_storage_get(&calls, task, NULL, 0);
 	/* One that ends tells by itself. */
-	if ((task->flags & PF_EXITING) && !(call && call->counted))
+	if (!(call && call->counted) && ((task->flags & PF_EXITING) || !state.is_over))
 		return 0;
-	if (get_calls(&made, task, call))
+	if (get_calls(&made, task, call) && !is_exact(&made))
 		bpf_seq_write(context->meta->seq, &made, sizeof(made));
 	return 0;
 }
 
-/* A task ends: its calls are told while they are known. Without room in the ring, they are not. */
+/* No event tells these calls of a task that ends, but for those that were chosen. */
+static __always_inline void leave_untold(const struct task_calls *calls)
+{
+	__u64 chosen = calls->exact + calls->counted;
+
+	if (calls->made > chosen)
+		__sync_fetch_and_add(&state.untold_calls, calls->made - chosen);
+}
+
+/*
+ * A task ends: its calls are told while they are known. Where none was chosen, a sum is enough:
+ * short tasks may be so many that they fill the ring, which nobody reads in pauses.
+ */
 static __always_inline void end_calls_of(struct task_struct *task)
 {
 	struct call *call = bpf_task_storage_get(&calls, task, NULL, 0);
-	struct ended_event *event;
+	struct ended_event *event = NULL;
 	struct task_calls made;
 
-	if (!get_calls(&made, task, call))
+	if (!get_calls(&made, task, call) || is_exact(&made))
 		return;
-	if (is_exact(&made))
+	if (made.counted)
+		event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		leave_untold(&made);
 		return;
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event)
-		return;
+	}
 	event->kind = EVENT_ENDED;
 	event->reserved = 0;
 	event->calls = made;

@@ -199,7 +199,8 @@ pub(super) struct Accounts {
 
 impl Accounts {
     /// Settle the factors of what was counted since the last time, where an application may have made so many times the calls that it
-    /// made while it was counted. `live` are the tasks that there are, `ended` those that have ended since then.
+    /// made while it was counted. `live` are the tasks that there are, at the end with those of which no call was counted; `ended`
+    /// those that have ended since then.
     pub(super) fn weigh(
         &mut self,
         live: &[TaskCalls],
@@ -212,13 +213,9 @@ impl Accounts {
             (account.live, account.is_long) = (Calls::default(), false);
         }
         let is_seen = |task: &&TaskCalls| task.counted > 0;
-        let unseen = |tasks: &[TaskCalls]| {
-            let unseen = tasks.iter().filter(|task| !is_seen(task));
-            let calls = unseen.map(|task| task.made.saturating_sub(task.exact));
-            calls.sum::<u64>() as f64
-        };
-        self.unseen.0 += unseen(ended);
-        self.unseen.1 = unseen(live);
+        let unseen = live.iter().filter(|task| !is_seen(task));
+        let unseen = unseen.map(|task| task.made.saturating_sub(task.exact));
+        self.unseen.1 = unseen.sum::<u64>() as f64;
         for task in live.iter().filter(is_seen) {
             let (life, part) = standing.of(task);
             let is_whole = is_end && standing.is_long(life);
@@ -226,7 +223,7 @@ impl Accounts {
             account.live.add(task, if is_whole { 1.0 } else { part });
             account.is_long |= is_whole;
         }
-        for task in ended.iter().filter(is_seen) {
+        for task in ended {
             let (_, part) = standing.of(task);
             self.account(task.process).ended.add(task, part);
         }
@@ -245,6 +242,11 @@ impl Accounts {
             }
             is_there
         });
+    }
+
+    /// Tasks of which no call was counted, and that have ended, made so many calls so far.
+    pub(super) fn ended_unseen(&mut self, calls: u64) {
+        self.unseen.0 = calls as f64;
     }
 
     /// So many counted accesses are of processes that have an account.
@@ -439,11 +441,8 @@ mod tests {
     #[test]
     fn calls_of_unseen_tasks_are_untold_as_far_as_others_do_not_stand_for_them() {
         let mut accounts = Accounts::default();
-        let ended = TaskCalls {
-            ended: 8_000_000_000,
-            ..task(9, 30, 10, 0)
-        };
-        weigh(&mut accounts, &[task(8, 100, 0, 0)], &[ended]);
+        accounts.ended_unseen(20);
+        weigh(&mut accounts, &[task(8, 100, 0, 0)], &[]);
         assert_eq!(accounts.untold(), (120.0, 120.0));
         // Still there, and not counted twice.
         weigh(&mut accounts, &[task(8, 100, 0, 0)], &[]);

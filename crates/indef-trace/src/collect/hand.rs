@@ -102,6 +102,10 @@ impl Hand {
         let state = programs.variables.state();
         let now = Sums::of(&state);
         let (slower, slowed) = sampler.weigh();
+        self.accounts.ended_unseen(state.untold_calls);
+        if is_end {
+            programs.variables.set_over();
+        }
         // Otherwise, all was counted exactly. At the end, what is missing of what was not is known.
         if is_end || now.chosen > self.sums.chosen || !ended.is_empty() {
             match programs.calls_of_each_task() {

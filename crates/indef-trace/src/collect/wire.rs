@@ -136,11 +136,12 @@ impl Variables {
             timings_left: copied!(self.timings_left),
             next_file: copied!(self.next_file),
             timing: copied!(self.timing),
-            reserved: 0,
+            is_over: copied!(self.is_over),
             lost_tallies: copied!(self.lost_tallies),
             lost_tasks: copied!(self.lost_tasks),
             lost_files: copied!(self.lost_files),
             lost_events: copied!(self.lost_events),
+            untold_calls: copied!(self.untold_calls),
             untold_files: copied!(self.untold_files),
             unjoined: copied!(self.unjoined),
         }
@@ -200,6 +201,13 @@ impl Variables {
         let field = field!(self.exact_since);
         // SAFETY: as above.
         unsafe { field.write_volatile(time) }
+    }
+
+    /// The trace is over.
+    pub(super) fn set_over(&mut self) {
+        let field = field!(self.is_over);
+        // SAFETY: as above.
+        unsafe { field.write_volatile(1) }
     }
 
     /// No request of a timed read is in flight any more.

@@ -201,6 +201,15 @@ impl Stage {
                 (0..number(count)?)
                     .try_fold(0, |sum, at| Ok(sum + file.read_at(&mut byte, at)? as u64))
             }
+            // So many threads, one after the other, each of which reads a byte.
+            ["readers", slot, count] => {
+                let file = self.file(slot)?;
+                for _ in 0..number(count)? {
+                    let read = || file.read_at(&mut [0], 0);
+                    std::thread::scope(|scope| scope.spawn(read).join()).expect("no panic")?;
+                }
+                Ok(0)
+            }
             // One after the other, like many `pread`.
             ["preads", slot, len, ref offsets @ ..] => {
                 let file = self.file(slot)?;

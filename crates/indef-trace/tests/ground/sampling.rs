@@ -433,6 +433,41 @@ fn loop_calls_that_were_never_met_are_untold() {
     assert!((error - unmet.untold as f64).abs() <= 1.0, "{error}");
 }
 
+/// More tasks end in a pause than the ring has records.
+#[test]
+fn loop_tasks_that_end_in_a_pause_are_untold_however_many() {
+    const TASKS: u64 = 70_000;
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let mut options = options(Layer::Syscall, fs.path());
+    options.filter.only_followed = true;
+    let read = || {
+        let mut watch = Watch::start(&TraceOptions {
+            sampling: Sampling::Paused {
+                one_in: 12,
+                pauses: 256,
+            },
+            ..options.clone()
+        });
+        // A window may come at first.
+        for _ in 0..3 {
+            sleep(Duration::from_millis(50));
+            watch.keep_up();
+        }
+        let mut actor = Actor::new();
+        watch.follow(actor.pid());
+        actor.act(&format!("open f r {}", file.display()));
+        actor.act(&format!("readers f {TASKS}"));
+        drop(actor);
+        watch.finish()
+    };
+    let mut seen = (0..3).map(|_| read());
+    let unmet = seen.find(|seen| seen.sampled.counted == 0);
+    let untold = unmet.expect("windows that are rare").untold;
+    assert!((TASKS..=TASKS + 200).contains(&untold), "{untold}");
+}
+
 /// The same where the programs braked, and each call counts again when the process ends.
 #[test]
 fn loop_calls_beyond_a_brake_are_untold() {

@@ -91,6 +91,7 @@ struct Run {
     before: (f64, f64),
     task: TaskCalls,
     ended: Vec<TaskCalls>,
+    ended_unseen: u64,
     counted: Vec<(RangeKey, Counters)>,
     sums: Sums,
     told: Vec<(RangeKey, Counters)>,
@@ -105,6 +106,7 @@ impl Run {
             before: (0.0, 0.0),
             task: TaskCalls::default(),
             ended: Vec::new(),
+            ended_unseen: 0,
             counted: Vec::new(),
             sums: Sums::default(),
             told: Vec::new(),
@@ -117,6 +119,7 @@ impl Run {
         self.before = now;
         let slower = 1.0 + slowed / estimated.max(1.0);
         let ended = std::mem::take(&mut self.ended);
+        hand.accounts.ended_unseen(self.ended_unseen);
         (hand.accounts).weigh(&[self.task], &ended, &self.standing, slower, is_end);
         self.standing.weighed();
         hand.take_in(&std::mem::take(&mut self.counted), self.sums, slowed);
@@ -161,7 +164,10 @@ fn traced(load: &Load, trace: Trace, seed: u32) -> Told {
                 ended: now,
                 ..std::mem::replace(&mut run.task, began)
             };
-            run.ended.extend((ended.made > 0).then_some(ended));
+            match ended.counted {
+                0 => run.ended_unseen += ended.made,
+                _ => run.ended.push(ended),
+            }
         }
         let pauses = trace.pauses.min(longest(slot));
         let is_window = (run.windows).next(pauses, &mut |bound| numbers.below(bound));
