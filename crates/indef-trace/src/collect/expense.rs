@@ -184,9 +184,10 @@ impl Expense {
             1 if choice.one_in == 1 => 0.0,
             1 => self.while_chosen,
             _ => {
-                let programs = self.shares.map_or(0.0, |it| it.attached + it.staying);
-                // All that a call takes longer, the programs' part of it as well: rather too much than too little.
-                programs + calls * self.slower_calls.seconds()
+                // This window may be busier than the one that was measured last.
+                let way = calls * self.slower_calls.way_of_a_call();
+                let shares = self.shares;
+                shares.map_or(way, |it| it.attached + it.way.max(way) + it.staying)
             }
         }
     }
@@ -229,5 +230,34 @@ mod tests {
         expense.charge(true);
         let charged = expense.programs().as_secs_f64();
         assert!((charged / (0.031 + way) - 1.0).abs() < 0.01, "{charged}");
+        let share = expense.share(choice(20), 1000.0);
+        assert!((share - (0.031 + way)).abs() < 1e-9, "{share}");
+    }
+
+    /// A call that takes 400 ns longer, of which the programs take 100 ns and tell it themselves.
+    #[test]
+    fn the_time_of_the_programs_slows_a_call_once() {
+        let mut expense = Expense::new(&TraceOptions::default(), Instant::now());
+        expense.slower_calls = SlowerCalls::known(150e-9);
+        let calls = 5e5;
+        let measured = Measured {
+            attached: calls * 100e-9,
+            runs: 2.0 * calls,
+            staying: 0.0,
+            staying_runs: 0.0,
+            own: 0.0,
+            upkeep: 0.0,
+            seen: calls,
+        };
+        let window = Choice {
+            one_in: 1,
+            pauses: 20,
+        };
+        expense.measured(measured, window, 1.0, (1000, 1000));
+        let share = expense.share(window, calls);
+        assert!((share - calls * 400e-9).abs() < 1e-9, "{share}");
+        // What was measured was half as busy.
+        let share = expense.share(window, 2.0 * calls);
+        assert!((share - calls * 700e-9).abs() < 1e-9, "{share}");
     }
 }

@@ -28,7 +28,6 @@ pub(super) const ASSUMED_WAY: f64 = 25e-9;
 pub(super) struct SlowerCalls {
     /// Without programs; `None` where they are not at system calls.
     before: Option<f64>,
-    more: f64,
     way: f64,
 }
 
@@ -38,16 +37,24 @@ impl SlowerCalls {
         let before = (options.layer == Layer::Syscall).then(seconds_of_a_call);
         Self {
             before,
-            more: 0.0,
             way: ASSUMED_WAY,
+        }
+    }
+
+    /// At system calls, with this way to a program, in seconds.
+    #[cfg(test)]
+    pub(super) fn known(way: f64) -> Self {
+        Self {
+            before: Some(0.0),
+            way,
         }
     }
 
     /// They are.
     pub(super) fn after(&mut self, programs: &[Watched]) {
         if let Some(before) = self.before {
-            self.more = (seconds_of_a_call() - before).max(0.0);
-            let way = self.more / AT_A_CALL - seconds_of_a_run(programs);
+            let more = (seconds_of_a_call() - before).max(0.0);
+            let way = more / AT_A_CALL - seconds_of_a_run(programs);
             self.way = way.max(ASSUMED_WAY);
         }
     }
@@ -57,9 +64,12 @@ impl SlowerCalls {
         self.before.is_some()
     }
 
-    /// What a call takes longer.
-    pub(super) fn seconds(&self) -> f64 {
-        self.more
+    /// What a call takes longer, without the programs; 0 where they are at no system calls.
+    pub(super) fn way_of_a_call(&self) -> f64 {
+        match self.is_asked() {
+            true => AT_A_CALL * self.way,
+            false => 0.0,
+        }
     }
 
     /// The kernel's way to a program and back.
