@@ -244,7 +244,7 @@ impl Accounts {
         });
     }
 
-    /// Tasks of which no call was counted, and that have ended, made so many calls so far.
+    /// Tasks that have ended made so many calls so far of which nothing else tells: of most, no call was counted.
     pub(super) fn ended_unseen(&mut self, calls: u64) {
         self.unseen.0 = calls as f64;
     }
@@ -308,13 +308,22 @@ impl Accounts {
         let processes = self.processes.values();
         let beyond = self.beyond + processes.map(Account::beyond).sum::<f64>();
         let untold = (unseen - beyond).clamp(0.0, unseen);
+        (untold, untold * self.accesses_of_a_call())
+    }
+
+    /// Accesses that may have been made and were not told: as many of the calls that were made and not told as of others.
+    pub(super) fn missing(&self) -> f64 {
+        self.short() * self.accesses_of_a_call()
+    }
+
+    /// A run of reads, which is one access, is many calls, and calls of other files are none.
+    fn accesses_of_a_call(&self) -> f64 {
         // One access at least: that none was counted does not mean that there was none.
-        let part = self.accesses.max(1.0) / self.counted.max(1.0);
-        (untold, untold * part.min(1.0))
+        (self.accesses.max(1.0) / self.counted.max(1.0)).min(1.0)
     }
 
     /// Calls that are known to have been made and were not told.
-    pub(super) fn short(&self) -> f64 {
+    fn short(&self) -> f64 {
         let processes = self.processes.values();
         self.short + processes.map(|account| account.short).sum::<f64>()
     }

@@ -98,11 +98,14 @@ impl Hand {
             intake.count(&range, &counters);
         }
         intake.catch_up();
-        let ended = std::mem::take(&mut intake.inbox().ended);
+        let mut inbox = intake.inbox();
+        let ended = std::mem::take(&mut inbox.ended);
+        let lost_calls = inbox.lost_calls;
+        drop(inbox);
         let state = programs.variables.state();
         let now = Sums::of(&state);
         let (slower, slowed) = sampler.weigh();
-        self.accounts.ended_unseen(state.untold_calls);
+        self.accounts.ended_unseen(state.untold_calls + lost_calls);
         if is_end {
             programs.variables.set_over();
         }
@@ -228,7 +231,7 @@ impl Hand {
             false => 1.0,
         };
         let (_, unseen) = self.untold;
-        let missing = known.min(self.accounts.short()) + unknown + unseen;
+        let missing = known.min(self.accounts.missing()) + unknown + unseen;
         let windows = of_windows(growth, missing);
         let common = (self.common as u64).saturating_add(windows);
         (self.variance as u64, common)

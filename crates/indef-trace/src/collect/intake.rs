@@ -83,8 +83,10 @@ pub(super) struct Inbox {
     /// Single accesses.
     pub(super) accesses: Vec<RangeEvent>,
     counted: [Part; PARTS],
-    /// Of tasks that have ended; of those without room it is not known.
+    /// Of tasks that have ended.
     pub(super) ended: Vec<TaskCalls>,
+    /// Calls of those for which there was no room, without those that were chosen.
+    pub(super) lost_calls: u64,
     /// Single accesses for which there was no room.
     pub(super) lost_accesses: u64,
     /// Accesses to ranges for which there was no room.
@@ -102,9 +104,10 @@ impl Inbox {
                     self.count(&event.range, &event.counters, limits);
                 }
             }
-            Some(EVENT_ENDED) if self.ended.len() < limits.ranges => {
-                let event: Option<EndedEvent> = wire::read(record);
-                self.ended.extend(event.map(|event| event.calls));
+            Some(EVENT_ENDED) => {
+                if let Some(event) = wire::read::<EndedEvent>(record) {
+                    self.end(event.calls, limits);
+                }
             }
             _ => {}
         }
@@ -119,6 +122,15 @@ impl Inbox {
             Entry::Vacant(free) => {
                 free.insert(*more);
             }
+        }
+    }
+
+    fn end(&mut self, calls: TaskCalls, limits: Limits) {
+        if self.ended.len() < limits.ranges {
+            self.ended.push(calls);
+        } else {
+            let chosen = calls.exact.saturating_add(calls.counted);
+            self.lost_calls += calls.made.saturating_sub(chosen);
         }
     }
 
@@ -318,6 +330,25 @@ mod tests {
         let held = inbox.ranges() as u64;
         assert!((1..=16).contains(&held), "{held}");
         assert_eq!(inbox.lost_counts + 7 * held, 7000);
+    }
+
+    #[test]
+    fn calls_of_tasks_without_room_are_known() {
+        let mut inbox = Inbox::default();
+        let event = EndedEvent {
+            kind: EVENT_ENDED,
+            calls: TaskCalls {
+                made: 100,
+                exact: 10,
+                counted: 64,
+                ..TaskCalls::default()
+            },
+            ..EndedEvent::default()
+        };
+        for _ in 0..PARTS + 3 {
+            inbox.receive(wire::bytes(&event), LIMITS);
+        }
+        assert_eq!((inbox.ended.len(), inbox.lost_calls), (PARTS, 3 * 26));
     }
 
     #[test]

@@ -236,6 +236,38 @@ fn traced(load: &Load, trace: Trace, seed: u32) -> Told {
     }
 }
 
+/// What may be missing of runs is told in runs: calls are many for each.
+#[test]
+fn calls_that_are_missing_are_runs_in_part() {
+    let mut hand = Hand::new();
+    let task = TaskCalls {
+        made: 600,
+        counted: 80,
+        process: 7,
+        ..TaskCalls::default()
+    };
+    let mut standing = Standing::new(0);
+    standing.slot(SLOT, SLOT);
+    (hand.accounts).weigh(&[task], &[], &standing, 1.5, false);
+    let range = RangeKey {
+        kind: 7 << KIND_BITS,
+        ..RangeKey::default()
+    };
+    let runs = Counters {
+        count: 8,
+        reads: 80,
+        ..Counters::default()
+    };
+    hand.take_in(&[(range, runs)], Sums::default(), 1000.0);
+    // A factor of 5.0625 at most was allowed of 7.5: 195 calls are missing.
+    let mut missing = 0.0;
+    hand.variance(|_, runs| {
+        missing = runs;
+        0
+    });
+    assert!((missing - 19.5).abs() < 1e-9, "{missing}");
+}
+
 const SEEDS: u32 = 200;
 
 /// Mean and root of the mean square of what a sum is off, as parts of what was made; by time and by calls.
