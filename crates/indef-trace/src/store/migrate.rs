@@ -30,6 +30,7 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if version < RANGES_SEALED {
         add_column(&transaction, Sealed::Sessions, "common_error REAL")?;
     }
+    renumber_running(&transaction)?;
     add_checksums(&transaction)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
@@ -56,6 +57,22 @@ fn remake_ranges(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
          ORDER BY file, start, len; \
          DROP TABLE ranges_before"
     ))
+}
+
+/// Give sessions that have not ended another number, which no session had. A program of an earlier version that has the store open
+/// cannot add to it any more, as the settings have other columns; but it would end its session, or note what it sampled, without a
+/// checksum. So it finds none of that number.
+fn renumber_running(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let most = "SELECT ifnull(max(id), 0) FROM sessions";
+    let most: i64 = transaction.query_row(most, [], |row| row.get(0))?;
+    let running = "SELECT id FROM sessions WHERE ended_ns IS NULL";
+    let files = format!("UPDATE files SET session = session + ?1 WHERE session IN ({running})");
+    transaction.execute(&files, [most])?;
+    transaction.execute(
+        "UPDATE sessions SET id = id + ?1 WHERE ended_ns IS NULL",
+        [most],
+    )?;
+    Ok(())
 }
 
 /// Give the other tables theirs. What their rows held until now is believed.

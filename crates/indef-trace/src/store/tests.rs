@@ -724,17 +724,36 @@ fn a_store_of_version_4_is_read_and_migrated() {
         tables::user_version(&store.connection).unwrap(),
         format::VERSION
     );
-    assert_eq!(contents(&store), before);
+    // All as before, but that running sessions have another number.
+    let after = contents(&store);
+    let numbers = |sessions: &[Session]| sessions.iter().map(|it| it.id).collect::<Vec<_>>();
+    assert_eq!(numbers(&after.1), [sampled, SessionId(4)]);
+    let renumbered = before.1.into_iter().zip(numbers(&after.1));
+    let renumbered: Vec<_> = renumbered.map(|(it, id)| Session { id, ..it }).collect();
+    assert_eq!(after, (before.0, renumbered, before.2));
+    let of_session: i64 = plain
+        .query_row("SELECT session FROM files ORDER BY id DESC", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(of_session, 4);
     // An indef of version 4 that has it open still, and asks for the settings first, adds nothing without a checksum.
     let asked = plain.query_row("SELECT epoch_ns FROM settings", [], |row| {
         row.get::<_, i64>(0)
     });
     assert!(asked.is_err());
+    // Nor does it end its session, or tell what it sampled.
+    for change in [
+        "lost = 9, ended_ns = 1, latest_ns = max(latest_ns, 1)",
+        "one_in = 2, common_error = 0.5",
+    ] {
+        let change = format!("UPDATE sessions SET {change} WHERE id = ?1");
+        plain.execute(&change, [running.0]).unwrap();
+    }
     let id = session(&mut store, later(2));
     store
         .add(id, &[file(1)], &[tally(1, 0, 4096, 1)], later(2))
         .unwrap();
-    store.finish(running, 0, later(2)).unwrap();
     drop(store);
     let store = Store::create(&path, &StoreOptions::default()).unwrap();
     assert_eq!(contents(&store).1.len(), 3);
