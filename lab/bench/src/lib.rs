@@ -35,6 +35,7 @@ mod state;
 mod target;
 mod upkeep;
 mod writers;
+mod zbd;
 mod zipf;
 
 use std::{fs, path::Path};
@@ -90,6 +91,8 @@ pub enum Bench {
     Flashd(Common),
     /// flashd's NVMe/TCP target against the kernel's own, in a guest
     Target(Common),
+    /// fio's own zoned tests (t/zbd) on flashd's disks, in a guest: which cases pass
+    Zbd(zbd::ZbdArgs),
     /// FAST'24's files with ext4 on flashd, without and with die hints, in a guest
     DieHints(die_hints::DieHintsArgs),
     /// Peers, scan, core and memory
@@ -137,6 +140,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Beside(args) => &args.common,
         Bench::Day(args) => &args.common,
         Bench::DieHints(args) => &args.common,
+        Bench::Zbd(args) => &args.common,
         Bench::Overhead(args) => &args.common,
         Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
@@ -153,7 +157,11 @@ pub fn run(bench: &Bench) -> Result<()> {
         rustix::process::geteuid().is_root()
             || matches!(
                 bench,
-                Bench::Core(_) | Bench::Profile(_) | Bench::Target(_) | Bench::DieHints(_)
+                Bench::Core(_)
+                    | Bench::Profile(_)
+                    | Bench::Target(_)
+                    | Bench::DieHints(_)
+                    | Bench::Zbd(_)
             ),
         "benchmarks mount file systems and drop caches, which needs root"
     );
@@ -187,6 +195,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Writers(args) => one("writers", &|report| writers::measure(args, report))?,
         Bench::Target(_) => one("target", &|report| target::measure(common, report))?,
         Bench::DieHints(args) => one("die-hints", &|report| die_hints::measure(args, report))?,
+        Bench::Zbd(args) => one("zbd", &|report| zbd::measure(args, report))?,
         Bench::Zipf(args) => one("zipf", &|report| zipf::measure(args, report))?,
         Bench::Predictions(args) => {
             one("predictions", &|report| predictions::measure(args, report))?;

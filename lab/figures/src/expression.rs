@@ -7,6 +7,7 @@
 //! | `peers / ext4 256 MiB / e4defrag ÷ indef` | a ratio of medians; the second name replaces the contender, or is a whole one |
 //! | … ` : ms .1` | how to show it: a unit, decimals, `+`, `bare`, `spread`, `less` (percent below 1) |
 //! | `within 10 predictions / predicted_pct − measured_pct` | in how many rows of those that have both quantities they are at most so far apart: `135 of 141`; `predictions / fast24 / …`: of cases that begin so |
+//! | `contenders zbd / case 42 / skipped` | the contenders of a case of which this is more than zero: their names, `all` or `none` |
 //! | `command peers` | the command that measures the result |
 //! | `measured peers` | a sentence with date, machine, kernel, runs and spread of what this text shows of it |
 
@@ -43,6 +44,9 @@ impl Results {
         }
         if let Some(rows) = text.strip_prefix("within ") {
             return self.count_within(rows);
+        }
+        if let Some(rows) = text.strip_prefix("contenders ") {
+            return self.contenders_with(rows);
         }
         let (source, format) = text.split_once(" : ").unwrap_or((text, ""));
         let format = Format::parse(format)?;
@@ -91,6 +95,25 @@ impl Results {
         ensure!(!differences.is_empty(), "no row has both");
         let within = differences.iter().filter(|it| it.abs() <= limit);
         Ok(format!("{} of {}", within.count(), differences.len()))
+    }
+
+    /// The names of those contenders of `RESULT / CASE / QUANTITY` of which it is more than zero.
+    fn contenders_with(&mut self, text: &str) -> Result<String> {
+        let wanted = "wanted: contenders RESULT / CASE / QUANTITY";
+        let (case, quantity) = text.rsplit_once(" / ").context(wanted)?;
+        let rows = self.rows(case)?;
+        let mut names = Vec::new();
+        for row in &rows {
+            let name = self.name(&format!("{case} / {} / {quantity}", row.contender))?;
+            if self.value(name)?.median() > 0.0 {
+                names.push(row.contender.as_str());
+            }
+        }
+        Ok(match names.len() {
+            0 => "none".to_owned(),
+            all if all == rows.len() => "all".to_owned(),
+            _ => names.join(", "),
+        })
     }
 
     /// Returns the rows of `RESULT / CASE`, in their order.
@@ -288,6 +311,32 @@ mod tests {
         assert_eq!(count("").unwrap(), "1 of 2");
         assert_eq!(count(" / fast,").unwrap(), "1 of 1");
         assert!(count(" / none,").is_err());
+    }
+
+    #[test]
+    fn contenders_are_named_by_what_they_have() {
+        let row = |contender: &str, counts: [f64; 3]| {
+            let quantities = ["passed", "skipped", "failed"].into_iter().zip(counts);
+            quantities.fold(Row::new("case 1", contender), |row, (quantity, count)| {
+                row.with(quantity, Value::Exact(count))
+            })
+        };
+        let rows = vec![
+            row("a", [1.0, 0.0, 1.0]),
+            row("b", [1.0, 0.0, 0.0]),
+            row("c", [1.0, 0.0, 1.0]),
+        ];
+        let mut results = Results::default();
+        let record = Record::of(Session::in_virtual_time("", rows));
+        results.records.insert("zbd".to_owned(), record);
+        let mut named = |what: &str| results.evaluate(&format!("contenders zbd / {what}"));
+        assert_eq!(named("case 1 / passed").unwrap(), "all");
+        assert_eq!(named("case 1 / skipped").unwrap(), "none");
+        assert_eq!(named("case 1 / failed").unwrap(), "a, c");
+        assert!(named("case 1 / lost").is_err() && named("case 2 / passed").is_err());
+        // What was looked at for it was shown.
+        let is_shown = |shown: &Name| shown.1 == "case 1";
+        assert_eq!(results.shown.iter().filter(|it| is_shown(it)).count(), 9);
     }
 
     #[test]

@@ -24,7 +24,6 @@ use units::Bytes;
 /// One guest at a time: they share the same processors.
 static TURN: Mutex<()> = Mutex::new(());
 
-const CONNECT: &str = include_str!("scripts/connect.sh");
 const COMMANDS: &str = include_str!("scripts/commands.sh");
 const RECONNECT: &str = include_str!("scripts/reconnect.sh");
 const PRIVATE: &str = include_str!("scripts/private.sh");
@@ -108,7 +107,7 @@ fn run(
         return None;
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    fs::write(share.join("connect.sh"), CONNECT).unwrap();
+    fs::write(share.join("connect.sh"), zbd::CONNECT).unwrap();
     fs::write(share.join("run.sh"), script).unwrap();
     let mut guest = require(Guest::with(release))?
         .with_tools()

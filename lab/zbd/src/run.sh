@@ -1,6 +1,6 @@
 # fio's own tests of zoned devices (t/zbd of its source), on one disk of a target.
 #
-# usage: zbd.sh PORT NQN NSID NULL_BLK CASES...; /share/zbd is t/zbd. For every case there is a line "CASE
+# usage: run.sh PORT NQN NSID NULL_BLK CASES...; /share/zbd is t/zbd. For every case there is a line "CASE
 # RESULT SECONDS REASON" in /share/results, and where it has not passed the end of its log in /share/logs.
 # NULL_BLK are the parameters with which the kernel's null_blk has zones like the disk's.
 port=$1 nqn=$2 nsid=$3 null_blk=$4
