@@ -106,6 +106,7 @@ pub(super) fn measure(args: &ProbeGainArgs, report: &mut Report) -> Result<()> {
             eprintln!("{case}: {foretold:.1} % foretold, {middle:.1} % measured");
             report.figure(&case, "probe", "foretold_pct", &[foretold]);
             report.figure(&case, "probe", "measured_pct", &measured);
+            report.figure(&case, "probe", "planned_pct", &[planned]);
             let off = (foretold - middle).abs();
             let off = Verdict::at_most(format!("{case}: off"), off, NEAR, " points");
             let of_all = format!("{case}: planned of what was moved");
