@@ -12,7 +12,6 @@ use super::{
     model::{SMALLEST, SessionId, SessionInfo, StoreOptions},
     pages::Room,
     read::settings,
-    shrink::ABANDONED,
     tables::Sealed,
     time::{nanos, since_1970},
     transaction::Stop,
@@ -79,6 +78,7 @@ impl Store {
         let now = since_1970(now);
         self.write(|transaction| {
             configure(transaction, &options, now)?;
+            forget_sessions(transaction, now)?;
             transaction.execute(
                 "INSERT INTO sessions (began_ns, latest_ns, layer, command, kernel, reads, writes, lost, \
                  common_error) VALUES (?1, ?1, ?2, ?3, ?4, 0, 0, 0, 0)",
@@ -86,8 +86,6 @@ impl Store {
             )?;
             let id = transaction.last_insert_rowid();
             seal(transaction, Sealed::Sessions, id)?;
-            // Only now: a session that runs after all does not meet its number again.
-            forget_sessions(transaction, now)?;
             Ok(SessionId(id))
         })
     }
@@ -262,14 +260,13 @@ fn identity(file: &TracedFile) -> Vec<u8> {
     identity
 }
 
-/// Forget sessions that ended long ago, and those that have not ended and have not added for as long: they were killed.
+/// Forget sessions that ended long ago.
 fn forget_sessions(connection: &Connection, now_ns: i64) -> rusqlite::Result<()> {
     let half_life_ns = settings(connection)?.decay.half_life_ns;
     if half_life_ns > 0 {
         let before = now_ns.saturating_sub(half_life_ns.saturating_mul(FORGOTTEN));
-        let abandoned = before.min(now_ns.saturating_sub(nanos(ABANDONED)));
-        let over = "DELETE FROM sessions WHERE latest_ns < iif(ended_ns IS NULL, ?2, ?1)";
-        connection.execute(over, [before, abandoned])?;
+        let over = "DELETE FROM sessions WHERE ended_ns IS NOT NULL AND latest_ns < ?1";
+        connection.execute(over, [before])?;
     }
     Ok(())
 }

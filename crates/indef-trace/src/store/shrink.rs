@@ -20,7 +20,7 @@ use super::{
 const KEPT: f64 = 0.66;
 
 /// A session that has not added for this long is over, even if it has not ended.
-pub(super) const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 impl Store {
     /// Run a transaction that adds ranges. If the store grows too large, it is rolled back, the coldest

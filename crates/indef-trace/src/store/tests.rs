@@ -95,46 +95,17 @@ fn sessions_are_forgotten_with_all_that_they_counted() {
         max_size: None,
     };
     let mut store = Store::create(&path, &options).unwrap();
-    let [old, killed, running] = [0; 3].map(|_| session(&mut store, later(0)));
+    let [old, open] = [0, 0].map(|_| session(&mut store, later(0)));
     store.finish(old, 0, later(0)).unwrap();
     let next = session(&mut store, later(19));
     let ids = |store: &Store| -> Vec<_> {
         let sessions = store.sessions().unwrap();
         sessions.iter().map(|session| session.id).collect()
     };
-    assert_eq!(ids(&store), [old, killed, running, next]);
-    // One that has not ended stays as long as it adds.
-    store.add(running, &[], &[], later(19)).unwrap();
+    assert_eq!(ids(&store), [old, open, next]);
     let last = session(&mut store, later(21));
-    assert_eq!(ids(&store), [running, next, last]);
-    // One that comes back all the same changes no other.
-    let lasting = session(&mut store, later(60));
-    assert_eq!(ids(&store), [lasting]);
-    store
-        .add(last, &[file(1)], &[tally(1, 0, 4096, 10)], later(60))
-        .unwrap();
-    store.finish(last, 3, later(60)).unwrap();
-    let sessions = store.sessions().unwrap();
-    assert_eq!((sessions.len(), sessions[0].reads), (1, 0));
-    assert_eq!(store.load(later(60)).unwrap().ranges.len(), 1);
-}
-
-/// However short its half-life is, a session may be without accesses for a night.
-#[test]
-fn a_session_that_runs_is_not_forgotten_within_a_day() {
-    let (_folder, path) = folder();
-    let options = StoreOptions {
-        half_life: Some(DAY / 100),
-        max_size: None,
-    };
-    let mut store = Store::create(&path, &options).unwrap();
-    let [old, running] = [0; 2].map(|_| session(&mut store, later(0)));
-    store.finish(old, 0, later(0)).unwrap();
-    session(&mut store, later(0) + DAY / 2);
-    let sessions = store.sessions().unwrap();
-    assert_eq!((sessions.len(), sessions[0].id), (2, running));
-    session(&mut store, later(2));
-    assert!(store.sessions().unwrap().iter().all(|it| it.id != running));
+    // One that has not ended stays.
+    assert_eq!(ids(&store), [open, next, last]);
 }
 
 #[test]
