@@ -125,16 +125,18 @@ pub(crate) fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount>
         let components = |mount: &&Mount| mount.point.components().count();
         return mounts.iter().filter(holds).max_by_key(components);
     };
-    loop {
+    // A table that was read while it changed may lead in circles.
+    for _ in mounts {
         let is_next = |mount: &&Mount| {
             mount.parent == here.id && mount.id != here.id && path.starts_with(&mount.point)
         };
         let next = mounts.iter().rev().filter(is_next);
         let Some(next) = next.min_by_key(|mount| mount.point.components().count()) else {
-            return Some(here);
+            break;
         };
         here = next;
     }
+    Some(here)
 }
 
 fn path(field: &[u8]) -> PathBuf {
@@ -203,6 +205,20 @@ mod tests {
         // In another folder than the one that is the root of all.
         assert_eq!(holding(&mounts[1..3], "/d/sub/folder/x"), Some(3));
         assert_eq!(holding(&mounts[1..3], "/e"), None);
+    }
+
+    #[test]
+    fn a_table_that_leads_in_circles_has_an_end() {
+        let table = [
+            "1 0 7:1 / / rw - ext4 /dev/loop1 rw",
+            "2 1 7:2 / /d rw - ext4 /dev/loop2 rw",
+            "3 2 7:3 / /d rw - ext4 /dev/loop3 rw",
+            "2 3 7:2 / /d rw - ext4 /dev/loop2 rw",
+        ];
+        let mounts: Vec<Mount> = { table.iter() }
+            .filter_map(|line| parse(line.as_bytes()))
+            .collect();
+        assert!(holding(&mounts, Path::new("/d/file")).is_some());
     }
 
     #[test]

@@ -150,7 +150,8 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
 /// Of a layer of an overlay.
 pub(crate) fn hidden_layer(layer: &Path) -> String {
     format!(
-        "not seen: {}, a layer of an overlay: it lies below another mount; mount it at another place as well",
+        "not seen: {}, a layer of an overlay: it lies below another mount, or in a folder that is closed to this user; \
+         mount it at another place as well, or run this as root",
         Name(layer)
     )
 }

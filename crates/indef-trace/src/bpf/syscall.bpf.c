@@ -859,10 +859,13 @@ int calls_of_each_task(struct bpf_iter__task *context)
 	return 0;
 }
 
-/* No event tells these calls of a task that ends, but for those that were chosen. */
+/*
+ * No event tells these calls of a task that ends. Those of a task of which some were chosen with a
+ * weight leave what is known to have been made, whatever was told of them.
+ */
 static __always_inline void leave_untold(const struct task_calls *calls)
 {
-	__u64 chosen = calls->exact + calls->counted;
+	__u64 chosen = calls->counted ? 0 : calls->exact;
 
 	if (calls->made > chosen)
 		__sync_fetch_and_add(&state.untold_calls, calls->made - chosen);
@@ -882,6 +885,9 @@ static __always_inline void end_calls_of(struct task_struct *task)
 		return;
 	if (made.counted)
 		event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	/* Whoever asks each task finds it for some time still. */
+	if (call)
+		call->counted = 0;
 	if (!event) {
 		leave_untold(&made);
 		return;
@@ -891,9 +897,6 @@ static __always_inline void end_calls_of(struct task_struct *task)
 	event->calls = made;
 	event->calls.ended = bpf_ktime_get_ns();
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
-	/* Whoever asks each task finds it for some time still. */
-	if (call)
-		call->counted = 0;
 }
 
 SEC("tp_btf/sched_process_exit")

@@ -101,6 +101,8 @@ pub(super) fn roots(filter: &Filter, hidden: &mut Vec<PathBuf>) -> Result<Vec<Ro
     }
     hidden.sort_unstable();
     hidden.dedup();
+    roots.sort_unstable_by_key(|root| (root.dev, root.inode));
+    roots.dedup_by_key(|root| (root.dev, root.inode));
     if roots.len() > MAX_ROOTS as usize {
         return Err(TraceError::TooMany {
             what: Limited::Paths,

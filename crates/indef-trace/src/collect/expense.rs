@@ -184,10 +184,18 @@ impl Expense {
             1 if choice.one_in == 1 => 0.0,
             1 => self.while_chosen,
             _ => {
-                // This window may be busier than the one that was measured last.
                 let way = calls * self.slower_calls.way_of_a_call();
-                let shares = self.shares;
-                shares.map_or(way, |it| it.attached + it.way.max(way) + it.staying)
+                match self.shares {
+                    // This window may be busier than the one that was measured last.
+                    Some(it) if it.way > 0.0 => {
+                        (it.attached + it.way) * (way / it.way).max(1.0) + it.staying
+                    }
+                    // All that a call takes longer, as it was asked of a call that does nothing.
+                    shares => {
+                        let staying = shares.map_or(0.0, |it| it.staying);
+                        calls * self.slower_calls.longer() + staying
+                    }
+                }
             }
         }
     }
@@ -258,6 +266,10 @@ mod tests {
         assert!((share - calls * 400e-9).abs() < 1e-9, "{share}");
         // What was measured was half as busy.
         let share = expense.share(window, 2.0 * calls);
-        assert!((share - calls * 700e-9).abs() < 1e-9, "{share}");
+        assert!((share - 2.0 * calls * 400e-9).abs() < 1e-9, "{share}");
+        // Nothing was measured: what the kernel's way takes is not all.
+        expense.shares = None;
+        let share = expense.share(window, calls);
+        assert!(share >= calls * 300e-9, "{share}");
     }
 }

@@ -26,7 +26,7 @@ const STACKED: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     pub(super) found: Vec<Metadata>,
-    /// Layers that are there, below other mounts, and cannot be looked at.
+    /// Layers that may be there and cannot be looked at: below other mounts, or in a folder that is closed to this user.
     pub(super) hidden: Vec<PathBuf>,
 }
 
@@ -58,32 +58,45 @@ fn descend(mounts: &[Mount], overlay: &Mount, inside: &Path, stacked: u32, layer
                 continue;
             };
             let layer = fs::canonicalize(&layer).unwrap_or(layer);
+            let mut is_hidden = false;
             for mount in mounts_of_layer(mounts, overlay, &layer) {
                 let place = layer.strip_prefix(&mount.point).unwrap_or(Path::new(""));
                 let place = joined(&joined(place, root), inside);
                 match look(mounts, mount, &place) {
                     Ok(status) => layers.found.push(status),
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
-                    Err(_) => layers.hidden.push(layer.clone()),
+                    Err(_) => {
+                        is_hidden = true;
+                        continue;
+                    }
                 }
                 if stacked > 1 && is_overlay(mount) {
                     descend(mounts, mount, &place, stacked - 1, layers);
                 }
+                is_hidden = false;
+                break;
+            }
+            if is_hidden {
+                layers.hidden.push(layer);
             }
         }
     }
 }
 
-/// The mounts in which a layer may lie: the one to which its path leads now, and the one to which it led when the overlay
-/// was mounted. That is another one where the overlay covers its own layer, or where something was mounted on it since then.
-/// The table is in the order of mounting.
-fn mounts_of_layer<'m>(mounts: &'m [Mount], overlay: &Mount, layer: &Path) -> Vec<&'m Mount> {
+/// The mounts in which a layer may lie, the likelier one first: the one to which its path led when the overlay was mounted, and
+/// the one to which it leads now. These are two where the overlay covers its own layer, or where something was mounted on it
+/// since then, which is no part of the overlay. The table is in the order of mounting, but for a copied namespace: what comes
+/// before the overlay there may be another mount, in which the layer is not.
+fn mounts_of_layer<'m>(
+    mounts: &'m [Mount],
+    overlay: &Mount,
+    layer: &Path,
+) -> impl Iterator<Item = &'m Mount> {
     let earlier = mounts.iter().position(|mount| mount.id == overlay.id);
-    let earlier = &mounts[..earlier.unwrap_or(mounts.len())];
-    let now = holding(mounts, layer).filter(|mount| mount.sb_dev != overlay.sb_dev);
-    let then = holding(earlier, layer);
-    let then = then.filter(|then| now.is_none_or(|now| now.id != then.id));
-    now.into_iter().chain(then).collect()
+    let then = holding(&mounts[..earlier.unwrap_or(mounts.len())], layer);
+    let now = holding(mounts, layer).filter(|now| now.sb_dev != overlay.sb_dev);
+    let now = now.filter(|now| then.is_none_or(|then| then.id != now.id));
+    then.into_iter().chain(now)
 }
 
 /// What lies at a place in a mount, whatever is mounted there. A link in a layer does not lead out of the overlay: it is no
@@ -102,6 +115,12 @@ fn look(mounts: &[Mount], mount: &Mount, place: &Path) -> rustix::io::Result<Met
         };
         if holding(mounts, &other.point).is_none_or(|on_top| on_top.id != other.id) {
             continue;
+        }
+        let seen = joined(&other.point, place);
+        if holding(mounts, &seen).is_some_and(|on_top| on_top.id == other.id)
+            && let Ok(status) = no_link(fs::symlink_metadata(seen))
+        {
+            return Ok(status);
         }
         match look_bare(&other.point, place) {
             Err(error) => refused = error,

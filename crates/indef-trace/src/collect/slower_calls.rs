@@ -28,6 +28,8 @@ pub(super) const ASSUMED_WAY: f64 = 25e-9;
 pub(super) struct SlowerCalls {
     /// Without programs; `None` where they are not at system calls.
     before: Option<f64>,
+    /// By how much a call takes longer with them, as it was timed.
+    longer: f64,
     way: f64,
 }
 
@@ -37,6 +39,7 @@ impl SlowerCalls {
         let before = (options.layer == Layer::Syscall).then(seconds_of_a_call);
         Self {
             before,
+            longer: 0.0,
             way: ASSUMED_WAY,
         }
     }
@@ -46,6 +49,7 @@ impl SlowerCalls {
     pub(super) fn known(way: f64) -> Self {
         Self {
             before: Some(0.0),
+            longer: 0.0,
             way,
         }
     }
@@ -53,8 +57,8 @@ impl SlowerCalls {
     /// They are.
     pub(super) fn after(&mut self, programs: &[Watched]) {
         if let Some(before) = self.before {
-            let more = (seconds_of_a_call() - before).max(0.0);
-            let way = more / AT_A_CALL - seconds_of_a_run(programs);
+            self.longer = (seconds_of_a_call() - before).max(0.0);
+            let way = self.longer / AT_A_CALL - seconds_of_a_run(programs);
             self.way = way.max(ASSUMED_WAY);
         }
     }
@@ -70,6 +74,11 @@ impl SlowerCalls {
             true => AT_A_CALL * self.way,
             false => 0.0,
         }
+    }
+
+    /// The same with the programs, which leave that call soon: 0 likewise.
+    pub(super) fn longer(&self) -> f64 {
+        self.longer.max(self.way_of_a_call())
     }
 
     /// The kernel's way to a program and back.

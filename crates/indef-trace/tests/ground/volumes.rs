@@ -238,10 +238,12 @@ fn loop_overlays_as_containers_have_them() {
 fn loop_overlays_that_cover_their_own_layers() {
     for layer in LAYERS {
         let Some(fs) = scratch("ext4") else { return };
-        let [data, upper, work] = ["data", "upper", "work"].map(|word| fs.path().join(word));
-        for folder in [&data, &upper, &work] {
+        let [data, upper, work, foreign] =
+            ["data", "upper", "work", "foreign"].map(|word| fs.path().join(word));
+        for folder in [&data, &upper, &work, &foreign] {
             fs::create_dir(folder).unwrap();
         }
+        plain_file(&foreign.join("file"), MIB);
         let lower = data.join("folder");
         fs::create_dir(&lower).unwrap();
         plain_file(&lower.join("file"), MIB);
@@ -259,9 +261,11 @@ fn loop_overlays_that_cover_their_own_layers() {
             &["-t", "overlay", "overlay", "-o", &with, &name(&data)],
         );
         let _overlay = Overlay(data.clone());
-        run("mount", &["-t", "tmpfs", "none", &name(&upper)]);
+        // What covers a layer is no part of the overlay.
+        run("mount", &["--bind", &name(&foreign), &name(&upper)]);
         let _above = Overlay(upper.clone());
         let mut actor = Actor::new();
+        actor.act(&format!("open c rd {}", name(&upper.join("file"))));
         actor.act(&format!("open a rd {}", name(&lower.join("file"))));
         actor.act(&format!("open b r {}", name(&data.join("above"))));
         actor.act("random b");
@@ -270,7 +274,7 @@ fn loop_overlays_that_cover_their_own_layers() {
         // All of it, and then a folder of the lower layer alone.
         let watch = Watch::start(&options(layer, &data));
         assert!(watch.hidden_layers().is_empty());
-        actor.acts("pread a 0 4096\npread b 8192 4096");
+        actor.acts("pread a 0 4096\npread b 8192 4096\npread c 0 4096");
         assert_eq!(by_inode(&watch.finish()), expected, "{layer:?}");
         let watch = Watch::start(&options(layer, &lower));
         actor.acts("pread a 4096 4096\npread b 4096 4096");
