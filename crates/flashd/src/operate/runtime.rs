@@ -73,6 +73,12 @@ pub fn runtime_dir() -> PathBuf {
     }
 }
 
+/// A directory of this user.
+fn is_own(dir: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    fs::symlink_metadata(dir).is_ok_and(|it| it.is_dir() && it.uid() == own)
+}
+
 /// Make the socket of a daemon.
 pub(super) fn listen(name: &str) -> Result<(UnixListener, PathBuf), RuntimeError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -85,8 +91,7 @@ pub(super) fn listen(name: &str) -> Result<(UnixListener, PathBuf), RuntimeError
         .mode(0o700)
         .create(&dir)
         .map_err(failed(&dir))?;
-    let metadata = fs::symlink_metadata(&dir).map_err(failed(&dir))?;
-    if metadata.uid() != rustix::process::geteuid().as_raw() || !metadata.is_dir() {
+    if !is_own(&dir) {
         return Err(RuntimeError::Foreign { path: dir });
     }
     let path = dir.join(format!("{name}.sock"));
@@ -119,10 +124,11 @@ pub fn find_socket(name: Option<&str>) -> Result<PathBuf, RuntimeError> {
     find_in(&dirs, name)
 }
 
-/// The same among the sockets of these directories; of two with a name, that of the first.
+/// The same among the sockets of these directories; of two with a name, that of the first. Those in a directory of somebody else
+/// (`su` may keep its user's `$XDG_RUNTIME_DIR`) are not asked.
 fn find_in(dirs: &[PathBuf], name: Option<&str>) -> Result<PathBuf, RuntimeError> {
     let mut there = BTreeMap::new();
-    let entries = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok());
+    let entries = (dirs.iter().filter(|dir| is_own(dir))).filter_map(|dir| fs::read_dir(dir).ok());
     for entry in entries.flatten().flatten() {
         let file = entry.file_name();
         let Some(name) = file.to_str().and_then(|file| file.strip_suffix(".sock")) else {
@@ -168,6 +174,14 @@ mod tests {
         assert!(
             matches!(other, Err(RuntimeError::NoSuchDaemon { there, .. }) if there == ["disk"])
         );
+
+        // A way to a directory is none of this user's own.
+        let link = near.path().join("link");
+        std::os::unix::fs::symlink(far.path(), &link).unwrap();
+        assert!(matches!(
+            find_in(&[link], None),
+            Err(RuntimeError::NoDaemon(_))
+        ));
 
         let own = near.path().join("disk.sock");
         let _own = UnixListener::bind(&own).unwrap();

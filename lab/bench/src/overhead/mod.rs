@@ -199,6 +199,12 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
                 false => !args.settled,
             }
     };
+    ensure!(
+        CASES.iter().any(|case| wanted(&case)),
+        "no case has {:?} in its name; there are: {}",
+        args.case.as_deref().unwrap_or_default(),
+        CASES.map(|case| case.name).join("; ")
+    );
     for case in CASES.iter().filter(wanted) {
         let mut rounds = Vec::new();
         for round in 0..common.runs {
