@@ -64,9 +64,8 @@ fn descend(mounts: &[Mount], overlay: &Mount, inside: &Path, stacked: u32, layer
                 let place = joined(&joined(place, root), inside);
                 match look(mounts, mount, &place) {
                     Ok(status) => layers.found.push(status),
-                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
-                    Err(_) => {
-                        is_hidden = true;
+                    Err(error) => {
+                        is_hidden |= !is_absence(error);
                         continue;
                     }
                 }
@@ -102,9 +101,8 @@ fn mounts_of_layer<'m>(
 /// What lies at a place in a mount, whatever is mounted there. A link in a layer does not lead out of the overlay: it is no
 /// place.
 fn look(mounts: &[Mount], mount: &Mount, place: &Path) -> rustix::io::Result<Metadata> {
-    let path = joined(&mount.point, place);
-    if holding(mounts, &path).is_some_and(|on_top| on_top.id == mount.id) {
-        return no_link(fs::symlink_metadata(path));
+    if let Some(found) = look_in_sight(mounts, mount, place) {
+        return found;
     }
     let wanted = joined(&mount.root, place);
     let mut refused = Errno::XDEV;
@@ -116,18 +114,29 @@ fn look(mounts: &[Mount], mount: &Mount, place: &Path) -> rustix::io::Result<Met
         if holding(mounts, &other.point).is_none_or(|on_top| on_top.id != other.id) {
             continue;
         }
-        let seen = joined(&other.point, place);
-        if holding(mounts, &seen).is_some_and(|on_top| on_top.id == other.id)
-            && let Ok(status) = no_link(fs::symlink_metadata(seen))
-        {
-            return Ok(status);
-        }
-        match look_bare(&other.point, place) {
-            Err(error) => refused = error,
+        let in_sight = look_in_sight(mounts, other, place);
+        match in_sight.unwrap_or_else(|| look_bare(&other.point, place)) {
+            Err(error) if !is_absence(error) => refused = error,
             found => return found,
         }
     }
     Err(refused)
+}
+
+/// An answer: nothing lies there that is a part of the overlay.
+fn is_absence(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+}
+
+/// What lies at a place in a mount; `None` where that is below another one.
+fn look_in_sight(
+    mounts: &[Mount],
+    mount: &Mount,
+    place: &Path,
+) -> Option<rustix::io::Result<Metadata>> {
+    let path = joined(&mount.point, place);
+    let is_in_sight = holding(mounts, &path).is_some_and(|on_top| on_top.id == mount.id);
+    is_in_sight.then(|| no_link(fs::symlink_metadata(path)))
 }
 
 /// What lies at a place in the mount at `point`, with nothing mounted on it: `CAP_SYS_ADMIN`, and Linux 5.6.

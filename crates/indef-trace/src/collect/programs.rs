@@ -212,7 +212,7 @@ impl Programs {
         }
     }
 
-    /// Layers of overlays of `--path` that lie below other mounts and cannot be looked at.
+    /// Layers of overlays of `--path` that cannot be looked at, though they may be there.
     pub(super) fn hidden_layers(&self) -> &[PathBuf] {
         &self.hidden_layers
     }

@@ -76,7 +76,7 @@ impl SlowerCalls {
         }
     }
 
-    /// The same with the programs, which leave that call soon: 0 likewise.
+    /// What a call takes longer with what the programs take of it, as far as it was timed; 0 likewise.
     pub(super) fn longer(&self) -> f64 {
         self.longer.max(self.way_of_a_call())
     }
