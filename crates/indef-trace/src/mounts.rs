@@ -182,19 +182,21 @@ mod tests {
         assert_eq!(parse(b"36 35 x:3 / /mnt rw - ext4 /dev/sda rw"), None);
     }
 
+    fn table(lines: &[&str]) -> Vec<Mount> {
+        let lines = lines.iter().map(|line| parse(line.as_bytes()));
+        lines.map(|mount| mount.expect("a line")).collect()
+    }
+
     #[test]
     fn a_path_leads_to_the_mount_on_top() {
-        let table = [
+        let mounts = table(&[
             "1 0 7:1 / / rw - ext4 /dev/loop1 rw",
             "2 1 7:2 / /d rw - ext4 /dev/loop2 rw",
             "3 2 7:3 / /d/sub/folder rw - ext4 /dev/loop3 rw",
             "4 2 0:9 / /d/sub rw - overlay overlay rw",
             "5 4 0:10 / /d/sub rw - tmpfs none rw",
             "6 3 7:4 / /d/sub/folder/more rw - ext4 /dev/loop4 rw",
-        ];
-        let mounts: Vec<Mount> = { table.iter() }
-            .filter_map(|line| parse(line.as_bytes()))
-            .collect();
+        ]);
         let holding = |mounts, path: &str| holding(mounts, Path::new(path)).map(|mount| mount.id);
         assert_eq!(holding(&mounts, "/dd"), Some(1));
         assert_eq!(holding(&mounts, "/d/other/sub"), Some(2));
@@ -209,15 +211,12 @@ mod tests {
 
     #[test]
     fn a_table_that_leads_in_circles_has_an_end() {
-        let table = [
+        let mounts = table(&[
             "1 0 7:1 / / rw - ext4 /dev/loop1 rw",
             "2 1 7:2 / /d rw - ext4 /dev/loop2 rw",
             "3 2 7:3 / /d rw - ext4 /dev/loop3 rw",
             "2 3 7:2 / /d rw - ext4 /dev/loop2 rw",
-        ];
-        let mounts: Vec<Mount> = { table.iter() }
-            .filter_map(|line| parse(line.as_bytes()))
-            .collect();
+        ]);
         assert!(holding(&mounts, Path::new("/d/file")).is_some());
     }
 

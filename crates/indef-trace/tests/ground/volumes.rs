@@ -182,6 +182,21 @@ fn loop_xfs_with_large_inode_numbers() {
 /// A mount that is undone.
 struct Overlay(std::path::PathBuf);
 
+impl Overlay {
+    /// Mount one at `point`.
+    fn mount(lower: &Path, upper: &Path, work: &Path, point: &Path) -> Self {
+        let with = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
+        let arguments = ["-t", "overlay", "overlay", "-o", &with, &name(point)];
+        run("mount", &arguments);
+        Self(point.to_owned())
+    }
+}
+
 impl Drop for Overlay {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
@@ -199,17 +214,7 @@ fn loop_overlays_as_containers_have_them() {
         }
         plain_file(&lower.join("file"), MIB);
         plain_file(&upper.join("above"), MIB);
-        let with = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            lower.display(),
-            upper.display(),
-            work.display()
-        );
-        run(
-            "mount",
-            &["-t", "overlay", "overlay", "-o", &with, &name(&merged)],
-        );
-        let _mounted = Overlay(merged.clone());
+        let _mounted = Overlay::mount(&lower, &upper, &work, &merged);
         let mut actor = Actor::new();
         actor.act(&format!("open a rd {}", name(&merged.join("file"))));
         actor.act(&format!("open b r {}", name(&merged.join("above"))));
@@ -250,17 +255,7 @@ fn loop_overlays_that_cover_their_own_layers() {
         plain_file(&upper.join("above"), MIB);
         let inode = |path: &Path| fs::metadata(path).unwrap().ino();
         let (low, high) = (inode(&lower.join("file")), inode(&upper.join("above")));
-        let with = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            data.display(),
-            upper.display(),
-            work.display()
-        );
-        run(
-            "mount",
-            &["-t", "overlay", "overlay", "-o", &with, &name(&data)],
-        );
-        let _overlay = Overlay(data.clone());
+        let _overlay = Overlay::mount(&data, &upper, &work, &data);
         // What covers a layer is no part of the overlay.
         run("mount", &["--bind", &name(&foreign), &name(&upper)]);
         let _above = Overlay(upper.clone());
@@ -306,17 +301,7 @@ fn loop_overlays_that_cover_a_file_system() {
     let inode = fs::metadata(&file).unwrap().ino();
     run("mount", &["--bind", &name(lower.path()), &name(&again)]);
     let bind = Overlay(again);
-    let with = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        lower.path().display(),
-        upper.display(),
-        work.display()
-    );
-    run(
-        "mount",
-        &["-t", "overlay", "overlay", "-o", &with, &name(lower.path())],
-    );
-    let overlay = Overlay(lower.path().to_owned());
+    let overlay = Overlay::mount(lower.path(), &upper, &work, lower.path());
     let mut actor = Actor::new();
     actor.act(&format!("open a rd {}", name(&file)));
     let watch = Watch::start(&options(Layer::Fs, lower.path()));

@@ -103,21 +103,15 @@ fn more_pct(looks: &[Look]) -> Option<f64> {
         .rposition(|spell| !spell.is_charged && !spell.is_brief())?;
     let (mut all, mut without, mut more) = (Look::default(), Look::default(), 0.0);
     for (at, spell) in spells.iter().enumerate().take(last + 1).skip(first) {
-        for part in &spell.parts {
-            all.add(*part);
-            if !spell.is_charged {
-                without.add(*part);
-            }
+        let took = sum(&spell.parts);
+        all.add(took);
+        if !spell.is_charged {
+            without.add(took);
+            continue;
         }
-        if spell.is_charged {
-            let before = spells[at - 1].parts.iter().rev();
-            let around = [
-                near(before).of_a_read()?,
-                near(spells[at + 1].parts.iter()).of_a_read()?,
-            ];
-            let took = sum(&spell.parts);
-            more += took.busy.as_secs_f64() - took.reads as f64 * (around[0] + around[1]) / 2.0;
-        }
+        let before = near(spells[at - 1].parts.iter().rev()).of_a_read()?;
+        let after = near(spells[at + 1].parts.iter()).of_a_read()?;
+        more += took.busy.as_secs_f64() - took.reads as f64 * (before + after) / 2.0;
     }
     let is_enough = without.at > all.at.mul_f64(LEAST);
     is_enough.then(|| more / (all.busy.as_secs_f64() - more) * 100.0)
@@ -148,21 +142,15 @@ fn spells(looks: &[Look], is_attached: impl Fn(&Look) -> bool) -> Vec<Spell> {
             attached_at = to.at;
         }
         let is_charged = from.at <= attached_at + REST;
-        if spells
-            .last()
-            .is_none_or(|spell| spell.is_charged != is_charged)
-        {
-            if is_charged && spells.len() > 1 && spells.last().is_some_and(Spell::is_brief) {
-                let brief = spells.pop().expect("there is one");
-                spells
-                    .last_mut()
-                    .expect("there are two")
-                    .parts
-                    .extend(brief.parts);
-            } else {
-                let parts = Vec::new();
-                spells.push(Spell { is_charged, parts });
-            }
+        if is_charged && spells.len() > 1 {
+            // Back to the window before it.
+            let brief = spells.pop_if(|last| !last.is_charged && last.is_brief());
+            let parts = brief.into_iter().flat_map(|brief| brief.parts);
+            spells.last_mut().expect("one is left").parts.extend(parts);
+        }
+        if (spells.last()).is_none_or(|spell| spell.is_charged != is_charged) {
+            let parts = Vec::new();
+            spells.push(Spell { is_charged, parts });
         }
         let part = Look {
             at: to.at - from.at,
