@@ -167,7 +167,7 @@ const HEADING: &str = "layer    reads of 4 KiB by fio                          I
 pub struct OverheadArgs {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Only the cases of a trace that has settled: some 5 minutes for each run
+    /// Only the cases of a trace that has settled: some 7 minutes for each run
     #[arg(long, conflicts_with = "first")]
     settled: bool,
     /// Only the cases of a trace that has just begun: some 3 minutes for each run
